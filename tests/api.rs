@@ -1,7 +1,5 @@
 //! The API as an API server has it: schemas, admission policies, and what cannot be changed.
 
-mod api_support;
-
 #[path = "api/admission.rs"]
 mod admission;
 #[path = "api/immutability.rs"]

@@ -1,7 +1,5 @@
 //! What a task costs the API server, counted in its audit log; writes are the currency.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
@@ -260,8 +258,12 @@ async fn a_restart_writes_nothing_for_a_thousand_finished_tasks() -> Result<()> 
     Ok(())
 }
 
-impl Stage {
+trait Finished {
     /// Waits until the hub shows all finished tasks; it does once its first round over them is done.
+    async fn knows_finished(&self) -> Result<()>;
+}
+
+impl Finished for Stage {
     async fn knows_finished(&self) -> Result<()> {
         wait_for("the metrics to show all tasks", LIMIT, async || {
             let text = self.hub().metrics().await?;

@@ -15,7 +15,6 @@ mod handover;
 mod lapse;
 #[path = "failover/sleep.rs"]
 mod sleep;
-mod support;
 #[path = "failover/unreachable.rs"]
 mod unreachable;
 #[path = "failover/world.rs"]

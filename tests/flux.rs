@@ -8,8 +8,6 @@ mod kills;
 #[path = "flux/world.rs"]
 mod world;
 
-mod support;
-
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use renderhub::api::RenderTask;

@@ -12,8 +12,6 @@
 
 #[path = "hostile_remote/calls.rs"]
 mod calls;
-#[path = "support/claim.rs"]
-mod claim;
 #[path = "hostile_remote/claims.rs"]
 mod claims;
 #[path = "hostile_remote/connections.rs"]

@@ -1,7 +1,5 @@
 //! The right to work: one instance has it, another takes over when that one is gone, and no instance that lost it goes on.
 
-mod support;
-
 #[path = "lease/earlier.rs"]
 mod earlier;
 #[path = "lease/loss.rs"]

@@ -6,8 +6,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-mod support;
-
 #[path = "moving/elsewhere.rs"]
 mod elsewhere;
 #[path = "moving/sweeps.rs"]

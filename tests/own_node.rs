@@ -3,7 +3,6 @@
 
 #[path = "own_node/pulls.rs"]
 mod pulls;
-mod support;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
@@ -51,8 +50,14 @@ async fn world() -> Result<&'static World> {
     WORLD.get_or_try_init(World::start).await
 }
 
-impl Stage {
+trait Delivery {
     /// The tenant's registry, with a credential of the tenant's.
+    async fn use_registry(&self, registry: &Registry) -> Result<()>;
+    /// Waits for the chart, pulls it, and compares its digest with what the task says.
+    async fn delivered(&self, task: &RenderTask, world: &World) -> Result<()>;
+}
+
+impl Delivery for Stage {
     async fn use_registry(&self, registry: &Registry) -> Result<()> {
         let tenant = &self.scope.tenant;
         let secret = json!({
@@ -69,7 +74,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits for the chart, pulls it, and compares its digest with what the task says.
     async fn delivered(&self, task: &RenderTask, world: &World) -> Result<()> {
         let status = self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;
         let digest = status.digest.context("the task shows no digest")?;

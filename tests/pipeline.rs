@@ -7,9 +7,6 @@
     reason = "this is all test code, and each test tells one story from its beginning to its end"
 )]
 
-mod renderer_support;
-mod support;
-
 #[path = "pipeline/bounds.rs"]
 mod bounds;
 #[path = "pipeline/catalog.rs"]

@@ -10,7 +10,6 @@
 mod pull_secrets;
 #[path = "platform/refused.rs"]
 mod refused;
-mod support;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Secret;

@@ -6,8 +6,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-mod support;
-
 use anyhow::Result;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
@@ -43,8 +41,24 @@ async fn loose() -> Result<&'static ControlPlane> {
         .await
 }
 
-impl Stage {
+trait Untyped: Sized {
     /// A stage on the loose control plane whose hub is not started yet.
+    async fn loose(prefix: &str) -> Result<Self>;
+    fn any_tasks(&self) -> Api<DynamicObject>;
+    async fn submit_raw(&self, object: Value) -> Result<DynamicObject>;
+    /// Waits until the object has the condition.
+    async fn told(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        type_: &str,
+        wanted: (&str, &str),
+    ) -> Result<()>;
+    /// A good task starts and ends beside the poison.
+    async fn goes_on(&self, name: &str) -> Result<()>;
+}
+
+impl Untyped for Stage {
     async fn loose(prefix: &str) -> Result<Self> {
         let stage = Self::on(loose().await?, prefix, &[]).await?;
         stage.make_registry().await?;
@@ -60,7 +74,6 @@ impl Stage {
         Ok(self.any_tasks().create(&PostParams::default(), &object).await?)
     }
 
-    /// Waits until the object has the condition.
     async fn told(
         &self,
         api: &Api<DynamicObject>,
@@ -75,7 +88,6 @@ impl Stage {
         .await
     }
 
-    /// A good task starts and ends beside the poison.
     async fn goes_on(&self, name: &str) -> Result<()> {
         let task = self.submit(self.task(name)).await?;
         self.complete(&task).await?;
@@ -374,8 +386,12 @@ async fn a_registry_or_a_class_that_cannot_be_decoded_stops_no_other() -> Result
     Ok(())
 }
 
-impl Stage {
+trait Poisons {
     /// Makes an object of a platform kind that its Rust type cannot decode.
+    async fn poison<K: Resource<DynamicType = ()>>(&self, kind: &str) -> Result<Api<DynamicObject>>;
+}
+
+impl Poisons for Stage {
     async fn poison<K: Resource<DynamicType = ()>>(&self, kind: &str) -> Result<Api<DynamicObject>> {
         let object = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": kind,

@@ -1,8 +1,6 @@
 //! A hub checks its surroundings before it starts: each mistake is made for real, named with its check and its fix, and
 //! corrected.
 
-mod support;
-
 #[path = "preflight/command.rs"]
 mod command;
 #[path = "preflight/later.rs"]
@@ -33,14 +31,23 @@ use support::{DIGEST, EVERYWHERE, LIMIT, Stage, job_name_of, plane};
 /// Variable by which a hub of a test leaves checks out.
 const SKIP: &str = "RENDERHUB_SKIP_PREFLIGHT";
 
-impl Stage {
+trait Preflight {
     /// Starts a hub that must refuse for exactly these checks; returns its log.
+    async fn refuses(&mut self, checks: &[&str]) -> Result<String>;
+    /// Starts a hub that must become ready, and ends it again.
+    async fn starts(&mut self, env: &[(&str, &str)]) -> Result<()>;
+    /// Waits until the hub's user may, or may not any more, do this in the rendering namespace.
+    async fn until_allowed(&self, is_allowed: bool, verb: &str, group: &str, resource: &str) -> Result<()>;
+    /// Lays labels over those of the rendering namespace; `null` removes one.
+    async fn label(&self, labels: Value) -> Result<()>;
+}
+
+impl Preflight for Stage {
     async fn refuses(&mut self, checks: &[&str]) -> Result<String> {
         let hub = self.spawn_hub(&self.hub_user.kubeconfig()?)?;
         refused(&hub, checks).await
     }
 
-    /// Starts a hub that must become ready, and ends it again.
     async fn starts(&mut self, env: &[(&str, &str)]) -> Result<()> {
         let hub = self.spawn_hub_with(&self.hub_user.kubeconfig()?, env)?;
         hub.wait_ready().await?;
@@ -49,7 +56,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the hub's user may, or may not any more, do this in the rendering namespace.
     async fn until_allowed(&self, is_allowed: bool, verb: &str, group: &str, resource: &str) -> Result<()> {
         let api: Api<SelfSubjectAccessReview> = Api::all(self.hub_user.client().await?);
         let attributes = json!({
@@ -70,7 +76,6 @@ impl Stage {
         .await
     }
 
-    /// Lays labels over those of the rendering namespace; `null` removes one.
     async fn label(&self, labels: Value) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.admin.clone());
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));

@@ -6,8 +6,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-mod support;
-
 #[path = "remote/bounds.rs"]
 mod bounds;
 #[path = "remote/disconnected.rs"]
@@ -228,8 +226,12 @@ async fn foreign_objects_there_are_never_touched() -> Result<()> {
     Ok(())
 }
 
-impl Stage {
+trait ClusterBarrier {
     /// Lets the hub handle every event of a cluster so far: a new task there runs to its end.
+    async fn cluster_barrier(&self, cluster: &Cluster<'_>) -> Result<()>;
+}
+
+impl ClusterBarrier for Stage {
     async fn cluster_barrier(&self, cluster: &Cluster<'_>) -> Result<()> {
         let task = self.submit_to("barrier", cluster).await?;
         cluster.complete(&task).await?;

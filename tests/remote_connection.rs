@@ -8,8 +8,6 @@
 
 #[path = "remote_connection/between.rs"]
 mod between;
-#[path = "support/claim.rs"]
-mod claim;
 #[path = "remote_connection/forward.rs"]
 mod forward;
 #[path = "remote_connection/identity.rs"]

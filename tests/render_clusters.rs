@@ -6,8 +6,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-#[path = "support/claim.rs"]
-mod claim;
 #[path = "render_clusters/kubeconfigs.rs"]
 mod kubeconfigs;
 #[path = "render_clusters/look.rs"]

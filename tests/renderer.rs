@@ -1,7 +1,5 @@
 //! The renderer: its command line, its charts, and registries that are hostile.
 
-mod renderer_support;
-
 #[path = "renderer/cli.rs"]
 mod cli;
 #[path = "renderer/helm.rs"]

@@ -4,8 +4,6 @@
 //! The other half, that a hub lacks none of them, is shown by every test with a hub: it runs with the chart's rights, and fails
 //! if anything was forbidden.
 
-mod support;
-
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -5,8 +5,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-mod support;
-
 #[path = "shards/ends.rs"]
 mod ends;
 #[path = "shards/fleet.rs"]

@@ -7,7 +7,6 @@
 
 #[path = "storms/large.rs"]
 mod large;
-mod support;
 
 use std::time::Duration;
 
@@ -36,14 +35,23 @@ const FLOOD: usize = 300;
 /// Writes of the test in flight.
 const AT_ONCE: usize = 32;
 
-impl Stage {
+trait Storms {
+    async fn succeeds(&self, task: &RenderTask) -> Result<()>;
+    /// Writes an annotation a hundred times a second; how often it was written.
+    async fn storm(&self, name: &str) -> Result<usize>;
+    /// Writes a false status as often as the API server takes one; how often.
+    async fn fight(&self, name: &str) -> Result<usize>;
+    /// What the hub asked for about an object of this name since then: reads, and writes.
+    async fn asked(&self, name: &str, since: Timestamp) -> Result<(usize, usize)>;
+}
+
+impl Storms for Stage {
     async fn succeeds(&self, task: &RenderTask) -> Result<()> {
         self.complete(task).await?;
         self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;
         self.cleared(task).await
     }
 
-    /// Writes an annotation a hundred times a second; how often it was written.
     async fn storm(&self, name: &str) -> Result<usize> {
         let (mut beat, end) = (interval(BEAT), Instant::now() + STORM);
         let beats = stream::poll_fn(move |cx| beat.poll_tick(cx).map(Some));
@@ -61,7 +69,6 @@ impl Stage {
         Ok(answers.iter().filter(|answer| answer.is_ok()).count())
     }
 
-    /// Writes a false status as often as the API server takes one; how often.
     async fn fight(&self, name: &str) -> Result<usize> {
         let (tasks, end) = (self.careless_tenant().await?, Instant::now() + STORM);
         let mut beat = interval(BEAT);
@@ -73,7 +80,6 @@ impl Stage {
         Ok(writes)
     }
 
-    /// What the hub asked for about an object of this name since then: reads, and writes.
     async fn asked(&self, name: &str, since: Timestamp) -> Result<(usize, usize)> {
         let all = self.requests().await?;
         let about = all
@@ -237,8 +243,14 @@ async fn a_flood_in_one_namespace_holds_up_no_other() -> Result<()> {
 /// Tasks of each namespace that share one slot.
 const SHARED: usize = 18;
 
-impl Stage {
+trait Lines {
     /// Ends the one Job that runs; the namespace of its task.
+    async fn end_one(&self, ended: &mut Vec<String>) -> Result<String>;
+    /// Waits until so many tasks are in line, as the metrics have it.
+    async fn wait_in_line(&self, lines: &[String]) -> Result<()>;
+}
+
+impl Lines for Stage {
     async fn end_one(&self, ended: &mut Vec<String>) -> Result<String> {
         let job = wait_for("the next Job", LIMIT, async || {
             let jobs = self.jobs().list(&ListParams::default()).await?;
@@ -252,7 +264,6 @@ impl Stage {
         Ok(job.annotations()["renderhub.dev/task-namespace"].clone())
     }
 
-    /// Waits until so many tasks are in line, as the metrics have it.
     async fn wait_in_line(&self, lines: &[String]) -> Result<()> {
         wait_for("the tasks to stand in line", LIMIT, async || {
             let text = self.hub().metrics().await?;

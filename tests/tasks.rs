@@ -1,8 +1,5 @@
 //! What becomes of a task: from its submission to its removal, on a real API server.
 
-mod renderer_support;
-mod support;
-
 #[path = "tasks/crash.rs"]
 mod crash;
 #[path = "tasks/deletion.rs"]

@@ -1,8 +1,5 @@
 //! What tenants can do to each other, to the platform and to its secrets, on a real API server.
 
-mod api_support;
-mod support;
-
 #[path = "tenancy/disclosure.rs"]
 mod disclosure;
 #[path = "tenancy/forgery.rs"]

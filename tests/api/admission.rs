@@ -1,11 +1,11 @@
 //! What the API server takes and what it refuses: bounds, rules between fields, the finalizer, the status.
 
-use crate::api_support::{KINDS, api, install_crds, install_policies, make, merge, object, release, remove};
 use anyhow::{Context, Result};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Patch, PatchParams, PostParams};
 use renderhub_harness::ControlPlane;
 use serde_json::{Value, json};
+use support::api::{KINDS, api, install_crds, install_policies, make, merge, object, release, remove};
 
 /// What leaves the spec as it was: the API server drops it.
 fn idle_changes() -> [Value; 3] {

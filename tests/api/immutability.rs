@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::api_support::{KINDS, MAKER, api, install_crds, install_policies, make, merge, release, remove};
 use anyhow::{Context, Result};
 use kube::Api;
 use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
 use renderhub_harness::{ControlPlane, apply};
 use serde_json::{Value, json};
+use support::api::{KINDS, MAKER, api, install_crds, install_policies, make, merge, release, remove};
 
 /// What is tried: a name, and a merge patch of the spec.
 #[rustfmt::skip]

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::api_support::{KINDS, api, full, install_crds, merge, object, release};
 use anyhow::Result;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use renderhub_harness::ControlPlane;
 use serde_json::{Value, json};
+use support::api::{KINDS, api, full, install_crds, merge, object, release};
 
 /// The control plane that the tests share; no policy is needed for what is made anew.
 async fn client() -> Result<Client> {

@@ -47,7 +47,7 @@ struct Served {
 impl Served {
     async fn start(releases: &[(&str, &[&str])]) -> Result<Self> {
         let plane = ControlPlane::start().await?;
-        crate::api_support::install_crds(&plane).await?;
+        support::api::install_crds(&plane).await?;
         let admin = plane.admin().client().await?;
         for (release, sets) in releases {
             for object in admission_of(release, sets).await? {
@@ -64,7 +64,7 @@ impl Served {
 
     /// Makes a task as a user would; what kubectl says besides.
     fn make(&self, kind: &str, namespace: &str, name: &str) -> Result<String> {
-        let mut task = crate::api_support::release(kind, name);
+        let mut task = support::api::release(kind, name);
         if kind == "RenderTask" {
             task["metadata"]["namespace"] = namespace.into();
         }

@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use renderhub_harness::{Hub, turn, wait_for};
 use serde_json::json;
 
-use crate::support::LIMIT;
 use crate::world::{Seat, World, until_standby};
+use support::LIMIT;
 
 /// Longest until a standby works in the place of one that was killed, in seconds.
 const FAILOVER: f64 = 20.0;

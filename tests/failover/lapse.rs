@@ -8,9 +8,9 @@ use kube::api::ListParams;
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use crate::support::LIMIT;
-use crate::support::proxy::Proxy;
 use crate::world::{SENT, World, end_of};
+use support::LIMIT;
+use support::proxy::Proxy;
 
 /// The log lines when the fence closes, and when it opens again.
 const CLOSED: &str = "nothing is written until it is";

@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use crate::support::LIMIT;
-use crate::support::proxy::{Proxy, Stop};
 use crate::world::{World, end_of, until_standby};
+use support::LIMIT;
+use support::proxy::{Proxy, Stop};
 
 /// How long it sleeps.
 const ASLEEP: Duration = Duration::from_secs(60);

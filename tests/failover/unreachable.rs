@@ -7,8 +7,8 @@ use renderhub_harness::wait_for;
 use serde_json::json;
 
 use crate::forward::{Forward, Mode};
-use crate::support::LIMIT;
 use crate::world::{SENT, World, end_of, until_standby};
+use support::LIMIT;
 
 /// Less than what a claim lasts.
 const SHORT: Duration = Duration::from_secs(3);

@@ -23,10 +23,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::support::away::{Cluster, LOOPBACK, away};
-use crate::support::record::is_housekeeping;
-use crate::support::rights::chart_values;
-use crate::support::{DIGEST, Stage, job_name_of};
+use support::away::{Cluster, LOOPBACK, away};
+use support::record::is_housekeeping;
+use support::rights::chart_values;
+use support::{DIGEST, Stage, job_name_of};
 
 /// Longest that a load takes to end once an instance works on it.
 const ENDS: Duration = Duration::from_secs(600);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::proxy::Write;
+use support::proxy::Write;
 
 /// A version of a Target is made.
 pub fn makes_version(write: &Write) -> bool {

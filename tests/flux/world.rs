@@ -15,9 +15,9 @@ use renderhub_harness::{AuditLevel, ControlPlane, Node, apply, kstatus, rundir, 
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::support::Stage;
-use crate::support::plane::crds;
-use crate::support::proxy::{Proxy, Stop, Write};
+use support::Stage;
+use support::plane::crds;
+use support::proxy::{Proxy, Stop, Write};
 
 /// Both clusters and the registry; they end when they are dropped, pods first.
 pub struct World {

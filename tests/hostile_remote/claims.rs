@@ -17,9 +17,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use crate::claim::claimed;
 use crate::frames::{DATA, WINDOW, frame, greet, next};
 use crate::support::{BOTH, config, failed, get, post, settings, short};
+use ::support::claim::claimed;
 
 const WRITES: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 

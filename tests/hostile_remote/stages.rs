@@ -23,8 +23,8 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::claim::claimed;
 use crate::support::{BOTH, CANARY, NAMESPACE, config, failed, get, hub, link, settings, short};
+use ::support::claim::claimed;
 
 /// A link as what carries the calls of a task.
 #[derive(Debug)]

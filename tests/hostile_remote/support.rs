@@ -25,7 +25,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::claim::claimed;
+use ::support::claim::claimed;
 
 /// A text of the server's; the hub must not repeat it.
 pub const CANARY: &str = "canary-7f3a\u{1b}[31m";

@@ -7,14 +7,18 @@ use k8s_openapi::jiff::Timestamp;
 use renderhub_harness::apply;
 use serde_json::json;
 
-use crate::support::Stage;
-use crate::support::instances::{ACTIVE, STANDBY, until_says};
+use support::Stage;
+use support::instances::{ACTIVE, STANDBY, until_says};
 
 /// Longer than the duration of a record that does not change.
 const WATCHED: u32 = 20;
 
-impl Stage {
+trait RenewedPart {
     /// Writes the Lease of such an instance, as each of its renewals did.
+    async fn renew_part(&self) -> Result<()>;
+}
+
+impl RenewedPart for Stage {
     async fn renew_part(&self) -> Result<()> {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

@@ -8,9 +8,9 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use renderhub_harness::{Hub, wait_for};
 use serde_json::json;
 
-use crate::support::instances::{ACTIVE, STANDBY, until_renewed, until_says};
-use crate::support::proxy::{Proxy, Stop};
-use crate::support::{LIMIT, Stage};
+use support::instances::{ACTIVE, STANDBY, until_renewed, until_says};
+use support::proxy::{Proxy, Stop};
+use support::{LIMIT, Stage};
 
 /// A renewal is due every 5 s, and a call takes 4 s at most.
 const NOTICED: Duration = Duration::from_secs(15);
@@ -24,8 +24,12 @@ async fn ends_for_loss(hub: &Hub) -> Result<()> {
     Ok(())
 }
 
-impl Stage {
+trait Holders {
     /// Writes another holder, or none, into a record, as an administrator with good intentions would.
+    async fn write_holder(&self, suffix: &str, holder: Option<&str>) -> Result<()>;
+}
+
+impl Holders for Stage {
     async fn write_holder(&self, suffix: &str, holder: Option<&str>) -> Result<()> {
         let name = self.lease_name(suffix).await?;
         let edit = Patch::Merge(json!({"spec": {"holderIdentity": holder}}));

@@ -6,9 +6,9 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use renderhub_harness::{Hub, wait_for};
 use serde_json::json;
 
-use crate::support::instances::{ACTIVE, INSTANCE, WAITS, refused, until_renewed, until_says};
-use crate::support::proxy::Proxy;
-use crate::support::{EVERYWHERE, LIMIT, Stage};
+use support::instances::{ACTIVE, INSTANCE, WAITS, refused, until_renewed, until_says};
+use support::proxy::Proxy;
+use support::{EVERYWHERE, LIMIT, Stage};
 
 /// Two releases by mistake: they would take each other's Jobs for their own.
 ///

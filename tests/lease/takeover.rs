@@ -7,8 +7,8 @@ use kube::ResourceExt;
 use renderhub::api::labels::LEASE_STATE;
 use renderhub_harness::{Hub, wait_for};
 
-use crate::support::instances::{ACTIVE, STANDBY, until_says};
-use crate::support::{LIMIT, Stage};
+use support::instances::{ACTIVE, STANDBY, until_says};
+use support::{LIMIT, Stage};
 
 /// Longest time without an active instance after a kill.
 const AFTER_KILL: Duration = Duration::from_secs(20);

@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use renderhub_harness::wait_for;
 
-use crate::support::instances::{STANDBY, until_says};
-use crate::support::{LIMIT, Stage};
+use support::instances::{STANDBY, until_says};
+use support::{LIMIT, Stage};
 
 /// A new list with a namespace of another hub: if the new instance were ready, the old one would be ended for it, and then no hub
 /// would serve what the old one had.

@@ -13,8 +13,8 @@ use renderhub_harness::wait_for;
 use serde_json::json;
 
 use crate::Two;
-use crate::support::away::{Cluster, LOOPBACK, away};
-use crate::support::{LIMIT, job_name_of};
+use support::away::{Cluster, LOOPBACK, away};
+use support::{LIMIT, job_name_of};
 
 impl Two {
     async fn started_at(&self, name: &str, cluster: &Cluster<'_>) -> Result<RenderTask> {

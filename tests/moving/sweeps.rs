@@ -9,9 +9,9 @@ use renderhub_harness::audit::Mark;
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use crate::support::forge::Marks;
-use crate::support::{LIMIT, Stage, job_name_of};
 use crate::{Two, is_hubs};
+use support::forge::Marks;
+use support::{LIMIT, Stage, job_name_of};
 
 /// Removes a task while no watch shows it.
 async fn snatch(stage: &Stage, task: &RenderTask) -> Result<()> {

@@ -10,12 +10,20 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use crate::Two;
-use crate::support::{LIMIT, Stage, job_name_of};
+use support::{LIMIT, Stage, job_name_of};
 
 const METRIC: &str = "renderhub_unowned_namespaces";
 
-impl Stage {
+trait Unowned {
     /// Waits until this stage's hub counts so many namespaces without a hub.
+    async fn counts_unowned(&self, wanted: &str) -> Result<()>;
+    /// The result of the check of `renderhub preflight`, as the hub of this stage, or as a user who may list all tasks.
+    async fn unowned(&self, as_admin: bool) -> Result<Value>;
+    /// Makes every record of another hub look as if it had been written an hour ago: one look goes by the clock.
+    async fn age_records(&self) -> Result<()>;
+}
+
+impl Unowned for Stage {
     async fn counts_unowned(&self, wanted: &str) -> Result<()> {
         let line = format!("{METRIC} {wanted}");
         wait_for(&line, LIMIT, async || {
@@ -30,7 +38,6 @@ impl Stage {
         .await
     }
 
-    /// The result of the check of `renderhub preflight`, as the hub of this stage, or as a user who may list all tasks.
     async fn unowned(&self, as_admin: bool) -> Result<Value> {
         let identity = if as_admin {
             self.plane.admin().kubeconfig()?
@@ -51,7 +58,6 @@ impl Stage {
         found.context("the check is among them")
     }
 
-    /// Makes every record of another hub look as if it had been written an hour ago: one look goes by the clock.
     async fn age_records(&self) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.admin.clone(), &self.scope.rendering);
         let own = format!("renderhub-{}", self.hub_id().await?);

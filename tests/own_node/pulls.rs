@@ -12,9 +12,9 @@ use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{AuditLevel, ControlPlane, Node, PrivateRegistry, apply, rundir, wait_for};
 use serde_json::json;
 
-use super::support::away::{Cluster, LOOPBACK};
-use super::support::record::raw;
-use super::support::{LIMIT, Stage, plane};
+use support::away::{Cluster, LOOPBACK};
+use support::record::raw;
+use support::{LIMIT, Stage, plane};
 
 /// Where the image is, and the user whose password is in the Secret.
 const REPOSITORY: &str = "platform/renderer";

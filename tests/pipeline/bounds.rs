@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::scene::Scene;
-use crate::support::{DIGEST, LIMIT};
+use support::{DIGEST, LIMIT};
 
 /// Releases that a Target can have.
 const RELEASES: i32 = 256;

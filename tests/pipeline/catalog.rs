@@ -12,8 +12,8 @@ use renderhub_harness::{apply, rundir, wait_for};
 use serde_json::json;
 
 use crate::scene::Scene;
-use crate::support::plane::plane;
-use crate::support::{LIMIT, Stage};
+use support::plane::plane;
+use support::{LIMIT, Stage};
 
 /// The how-to page whose manifests are applied.
 const PAGE: &str = include_str!("../../docs/how-to/many-namespaces-with-grants.md");

@@ -8,7 +8,7 @@ use renderhub_harness::wait_for;
 use serde_json::json;
 
 use crate::scene::Scene;
-use crate::support::LIMIT;
+use support::LIMIT;
 
 #[tokio::test]
 async fn targets_with_one_release_in_common_share_its_chart() -> Result<()> {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::namespaces::CROSSING;
 use crate::scene::Scene;
-use crate::support::LIMIT;
-use crate::support::tenant::{BUILDER, account};
+use support::LIMIT;
+use support::tenant::{BUILDER, account};
 
 impl Scene {
     /// A Target as an account, whose Release is bound.

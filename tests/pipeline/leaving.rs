@@ -95,7 +95,7 @@ async fn a_label_that_flaps_removes_nothing() -> Result<()> {
         let status = api.get("edge").await?.status.unwrap_or_default();
         Ok((!status.leaving.is_empty()).then_some(()))
     };
-    renderhub_harness::wait_for("the release to be leaving", crate::support::LIMIT, leaving).await?;
+    renderhub_harness::wait_for("the release to be leaving", support::LIMIT, leaving).await?;
     scene.label_target("edge", json!({"ring": "one"})).await?;
     // Something else changes, so the hub has looked at the Target since.
     scene.change_target("edge", json!({"userdata": {"a": 1}})).await?;

@@ -9,8 +9,8 @@ use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, condition};
-use crate::support::tenant::BUILDER;
-use crate::support::{LIMIT, Stage};
+use support::tenant::BUILDER;
+use support::{LIMIT, Stage};
 
 /// Lets cross what a grant allows.
 pub const CROSSING: &str = "--no-cross-namespace-refs=false";

@@ -16,8 +16,8 @@ use renderhub_harness::{ControlPlane, Scope, commands, flux, process, remote, wa
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, applied};
-use crate::support::LIMIT;
-use crate::support::plane::plane;
+use support::LIMIT;
+use support::plane::plane;
 
 /// The tenant's namespace on all pages.
 const TENANT: &str = "team-a";

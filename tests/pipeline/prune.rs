@@ -27,11 +27,11 @@ use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{Registry, RegistryOptions, apply, wait_for};
 use serde_json::{Value, json};
 
-use crate::renderer_support::{Hostile, Reply, artifact, say};
 use crate::scene::Scene;
-use crate::support::away::LOOPBACK;
-use crate::support::tenant::BUILDER;
-use crate::support::{DIGEST, LIMIT};
+use support::away::LOOPBACK;
+use support::registry::{Hostile, Reply, artifact, say};
+use support::tenant::BUILDER;
+use support::{DIGEST, LIMIT};
 
 /// A chart that was pushed for a task.
 pub struct Pushed {

@@ -9,7 +9,7 @@ use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 
 use crate::scene::Scene;
-use crate::support::LIMIT;
+use support::LIMIT;
 
 #[tokio::test]
 async fn a_quota_that_forbids_a_task_is_said_and_the_target_goes_on_without_it() -> Result<()> {

@@ -11,11 +11,11 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use crate::prune::{Found, Pushed, Store};
-use crate::renderer_support::{BASIC, Hostile, PASSWORD, Reply, Seen, say};
 use crate::scene::Scene;
-use crate::support::away::LOOPBACK;
-use crate::support::tenant::BUILDER;
-use crate::support::{DIGEST, LIMIT};
+use support::away::LOOPBACK;
+use support::registry::{BASIC, Hostile, PASSWORD, Reply, Seen, say};
+use support::tenant::BUILDER;
+use support::{DIGEST, LIMIT};
 
 /// What a scripted registry does with a question.
 const HANGS: u16 = 0;

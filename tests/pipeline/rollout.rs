@@ -10,7 +10,7 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, condition};
-use crate::support::LIMIT;
+use support::LIMIT;
 
 impl Scene {
     /// Targets that have the Release `shop` by the Profile `shops`, which brings a change to so many at a time.

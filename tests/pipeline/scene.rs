@@ -19,7 +19,7 @@ use renderhub_harness::{ControlPlane, apply, rundir, wait_for};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::support::{LIMIT, Stage};
+use support::{LIMIT, Stage};
 
 /// A stage with the pipeline on.
 pub struct Scene {

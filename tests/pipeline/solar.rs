@@ -8,8 +8,8 @@ use renderhub_harness::{apply, process, rundir, wait_for};
 use serde_json::json;
 
 use crate::scene::{Scene, applied};
-use crate::support::tenant::{BUILDER, OWN};
-use crate::support::{LIMIT, OWN_HOSTS};
+use support::tenant::{BUILDER, OWN};
+use support::{LIMIT, OWN_HOSTS};
 
 /// What the page on `SolAr` makes of a manifest, by its own command.
 fn moved(manifest: &str) -> Result<String> {
@@ -164,7 +164,7 @@ async fn a_manifest_of_solars_applies_and_renders_once_it_has_an_identity() -> R
     let secret = scene
         .stage
         .secrets()
-        .get(&crate::support::job_name_of(&with_account))
+        .get(&support::job_name_of(&with_account))
         .await?;
     ensure!(secret.data.unwrap_or_default()["password"].0 == OWN.as_bytes());
     scene.stage.complete(&with_account).await?;

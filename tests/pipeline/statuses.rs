@@ -7,7 +7,7 @@ use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 
 use crate::scene::{Scene, condition};
-use crate::support::LIMIT;
+use support::LIMIT;
 
 #[tokio::test]
 async fn what_binds_a_release_that_lost_names_the_one_that_is_there() -> Result<()> {

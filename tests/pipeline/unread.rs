@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::namespaces::CROSSING;
 use crate::scene::Scene;
-use crate::support::LIMIT;
+use support::LIMIT;
 
 /// The rights on everything but some kinds, by a role of its own in one namespace.
 fn partly(rights: &Rights, namespace: &str, kinds: &[&str]) -> Rights {

@@ -44,8 +44,15 @@ async fn put_class(stage: &Stage, secrets: &[&str]) -> Result<Api<DynamicObject>
     Ok(classes)
 }
 
-impl Stage {
+trait Copies {
     /// A task of the class; the names of the Secrets that its pod has, and its Job.
+    async fn pulled_with(&self, task: &str) -> Result<(RenderTask, Vec<String>)>;
+    /// The copies in the rendering namespace, by their names.
+    async fn copies(&self) -> Result<BTreeMap<String, Secret>>;
+    async fn until_copies(&self, wanted: &[&String]) -> Result<()>;
+}
+
+impl Copies for Stage {
     async fn pulled_with(&self, task: &str) -> Result<(RenderTask, Vec<String>)> {
         let task = self
             .submit_with(task, json!({"rendererClassName": "private"}))
@@ -54,7 +61,6 @@ impl Stage {
         Ok((task, names(&job)))
     }
 
-    /// The copies in the rendering namespace, by their names.
     async fn copies(&self) -> Result<BTreeMap<String, Secret>> {
         let all = self
             .secrets()

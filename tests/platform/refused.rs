@@ -12,9 +12,9 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, Stalled};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::support::record::raw;
-use super::support::{LIMIT, Stage, has, plane};
 use super::told;
+use support::record::raw;
+use support::{LIMIT, Stage, has, plane};
 
 /// Longest that a task may wait after what refused it is gone: the pauses grow while it is there.
 const AGAIN: Duration = Duration::from_secs(120);

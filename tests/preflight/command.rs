@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams};
 use serde_json::Value;
 
 use crate::own_stage;
-use crate::support::Stage;
+use support::Stage;
 
 /// Runs the command with a stage's flags.
 pub async fn preflight(stage: &Stage, kubeconfig: &Path, more: &[&str]) -> Result<Output> {

@@ -1,20 +1,28 @@
 //! Every way to a credential is asked about, before the start and while the hub works.
 
+use super::Preflight;
 use anyhow::{Result, ensure};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, PostParams};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use crate::support::{LIMIT, Stage};
+use support::{LIMIT, Stage};
 
 /// A right, and its text in a finding.
 type Way = (&'static str, &'static str, &'static str);
 
 const SECRETS: Way = ("watch", "", "secrets");
 
-impl Stage {
+trait Everywhere {
     /// Gives the tenant's `default` ServiceAccount one right everywhere, by a name of its own.
+    async fn give_everywhere(&self, way: Way) -> Result<()>;
+    async fn take_everywhere(&self) -> Result<()>;
+    /// Waits until the metric says this of the rights of tenants, and nothing else.
+    async fn until_shown(&self, result: &str) -> Result<()>;
+}
+
+impl Everywhere for Stage {
     async fn give_everywhere(&self, (verb, group, resource): Way) -> Result<()> {
         let name = &self.scope.shard;
         let role: ClusterRole = serde_json::from_value(json!({
@@ -43,7 +51,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the metric says this of the rights of tenants, and nothing else.
     async fn until_shown(&self, result: &str) -> Result<()> {
         let shown = format!("{{check=\"tenant-rights\",result=\"{result}\"}} 1");
         wait_for(&format!("the check to be {result}"), LIMIT, async || {

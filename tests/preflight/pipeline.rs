@@ -7,10 +7,16 @@ use renderhub_harness::wait_for;
 use serde_json::Value;
 
 use crate::command::preflight;
-use crate::support::{EVERYWHERE, LIMIT, Stage, plane};
+use support::{EVERYWHERE, LIMIT, Stage, plane};
 
-impl Stage {
+trait OfPipeline {
     /// What the command says of the pipeline, as result and text.
+    async fn of_pipeline(&self, more: &[&str]) -> Result<(String, String)>;
+    /// Waits until the command says this.
+    async fn until_it_says(&self, more: &[&str], result: &str, part: &str) -> Result<()>;
+}
+
+impl OfPipeline for Stage {
     async fn of_pipeline(&self, more: &[&str]) -> Result<(String, String)> {
         let more = [&["--output=json"], more].concat();
         let output = preflight(self, &self.hub_user.kubeconfig()?, &more).await?;
@@ -21,7 +27,6 @@ impl Stage {
         Ok((text("result"), text("what")))
     }
 
-    /// Waits until the command says this.
     async fn until_it_says(&self, more: &[&str], result: &str, part: &str) -> Result<()> {
         wait_for(&format!("{result}: {part}"), LIMIT, async || {
             let said = self.of_pipeline(more).await?;

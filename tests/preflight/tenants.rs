@@ -1,5 +1,6 @@
 //! M1: the rendering namespace is no tenant's, and tenants hold no right in it.
 
+use super::Preflight;
 use anyhow::{Result, ensure};
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
@@ -9,11 +10,22 @@ use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{EVERYWHERE, LIMIT, Stage};
 use crate::{SKIP, own_stage, refused};
+use support::{EVERYWHERE, LIMIT, Stage};
 
-impl Stage {
+trait Bindings {
     /// Binds a subject to a built-in role in the rendering namespace.
+    async fn let_in(&self, name: &str, role: &str, subject: Value) -> Result<()>;
+    async fn turn_out(&self, name: &str) -> Result<()>;
+    fn bindings(&self) -> Api<RoleBinding>;
+    /// Binds a subject to a built-in role in the whole cluster.
+    async fn bind_everywhere(&self, role: &str, subject: Value) -> Result<()>;
+    async fn unbind_everywhere(&self) -> Result<()>;
+    /// Waits until a user may, or may not any more, get pods in the rendering namespace.
+    async fn until_may_get_pods(&self, is_allowed: bool, user: Option<&str>, group: &str) -> Result<()>;
+}
+
+impl Bindings for Stage {
     async fn let_in(&self, name: &str, role: &str, subject: Value) -> Result<()> {
         let binding: RoleBinding = serde_json::from_value(json!({
             "metadata": {"name": name}, "subjects": [subject],
@@ -32,7 +44,6 @@ impl Stage {
         Api::namespaced(self.admin.clone(), &self.scope.rendering)
     }
 
-    /// Binds a subject to a built-in role in the whole cluster.
     async fn bind_everywhere(&self, role: &str, subject: Value) -> Result<()> {
         let binding: ClusterRoleBinding = serde_json::from_value(json!({
             "metadata": {"name": self.scope.shard}, "subjects": [subject],
@@ -49,7 +60,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until a user may, or may not any more, get pods in the rendering namespace.
     async fn until_may_get_pods(&self, is_allowed: bool, user: Option<&str>, group: &str) -> Result<()> {
         let api: Api<LocalSubjectAccessReview> = Api::namespaced(self.admin.clone(), &self.scope.rendering);
         let attributes = json!({"namespace": self.scope.rendering, "verb": "get", "resource": "pods"});

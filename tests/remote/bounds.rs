@@ -15,8 +15,8 @@ use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use super::support::away::{Cluster, LOOPBACK, another, away};
-use super::support::{LIMIT, Stage, has};
+use support::away::{Cluster, LOOPBACK, another, away};
+use support::{LIMIT, Stage, has};
 
 /// Bytes of values that a ConfigMap may have.
 const CONFIG_MAP: usize = 1 << 20;
@@ -25,8 +25,12 @@ const DELETED: usize = 6;
 /// Tasks of a loud tenant that are made at a time.
 const AT_ONCE: usize = 8;
 
-impl Cluster<'_> {
+trait Fails {
     /// Fails the task's Job there.
+    async fn fail(&self, task: &RenderTask) -> Result<()>;
+}
+
+impl Fails for Cluster<'_> {
     async fn fail(&self, task: &RenderTask) -> Result<()> {
         let job = self.job_of(task).await?;
         let exit = Exit::new("render", 2, r#"{"phase":"Render","reason":"BadConfig"}"#);

@@ -1,6 +1,7 @@
 //! A cluster that the platform operator keeps the hub away from: not a byte goes there, nothing that runs there is given up,
 //! and all of it goes on when the hub may connect again.
 
+use super::hostile::Liars;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -10,8 +11,8 @@ use renderhub_harness::hostile::{Face, Hostile, Http, Reply, Shown};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use super::support::away::{LOOPBACK, another, away};
-use super::support::{LIMIT, Stage};
+use support::away::{LOOPBACK, another, away};
+use support::{LIMIT, Stage};
 
 /// Waits until the clock of a loss that began then would be over.
 async fn until_past(began: Instant, lost: Duration) -> Result<()> {

@@ -1,11 +1,12 @@
 //! Jobs that were given up with their cluster: when it is back they are removed before anything else runs there.
 
+use super::ClusterBarrier;
 use anyhow::Result;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use serde_json::json;
 
-use super::support::away::{LOOPBACK, another};
-use super::support::{Stage, job_name_of};
+use support::away::{LOOPBACK, another};
+use support::{Stage, job_name_of};
 
 /// Holds: B33.
 #[tokio::test]

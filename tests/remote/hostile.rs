@@ -14,8 +14,8 @@ use renderhub_harness::hostile::{Asked, Face, Hostile, Http, Reply, Shown, idle}
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::support::away::{LOOPBACK, away};
-use super::support::{CANARY, LIMIT, Stage};
+use support::away::{LOOPBACK, away};
+use support::{CANARY, LIMIT, Stage};
 
 /// Most that all of them together may cost a hub without optimisation; one alone may cost 16 MiB, which `hostile_remote` holds.
 const MORE: u64 = 32 << 20;
@@ -193,19 +193,26 @@ const LIARS: &[Liar] = &[
     showing("is-over", Shown::Expired),
 ];
 
-impl Stage {
+pub trait Liars {
     /// Registers a server as a cluster; its name.
-    pub(super) async fn register_liar(&self, liar: &str, server: &Hostile) -> Result<String> {
+    async fn register_liar(&self, liar: &str, server: &Hostile) -> Result<String>;
+    /// The same by a name, where the hub may be kept away from it.
+    async fn register_server(&self, name: &str, server: &Hostile, is_kept_away: bool) -> Result<String>;
+    /// Asserts that the log has the transitions of a connection, and says of each liar with another certificate how far it came.
+    fn log_tells_of(&self, honest: &str, liars: &[String]);
+    /// Asserts that the hub used its rights since then for statuses, events and its own records, and for no object that a
+    /// cluster could have asked for.
+    async fn hub_writes_only_its_own_words(&self, since: Mark) -> Result<()>;
+    /// Bytes of memory that the hub holds.
+    fn resident(&self) -> Result<u64>;
+}
+
+impl Liars for Stage {
+    async fn register_liar(&self, liar: &str, server: &Hostile) -> Result<String> {
         self.register_server(liar, server, false).await
     }
 
-    /// The same by a name, where the hub may be kept away from it.
-    pub(super) async fn register_server(
-        &self,
-        name: &str,
-        server: &Hostile,
-        is_kept_away: bool,
-    ) -> Result<String> {
+    async fn register_server(&self, name: &str, server: &Hostile, is_kept_away: bool) -> Result<String> {
         let name = format!("{name}-{}", self.scope.tenant);
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
@@ -229,7 +236,6 @@ impl Stage {
         Ok(name)
     }
 
-    /// Asserts that the log has the transitions of a connection, and says of each liar with another certificate how far it came.
     fn log_tells_of(&self, honest: &str, liars: &[String]) {
         let events = self.log_lines("a connection handled an event");
         let span = json!([{"name": "connection", "cluster": honest}]);
@@ -248,8 +254,6 @@ impl Stage {
         }
     }
 
-    /// Asserts that the hub used its rights since then for statuses, events and its own records, and for no object that a
-    /// cluster could have asked for.
     async fn hub_writes_only_its_own_words(&self, since: Mark) -> Result<()> {
         let events = self.plane.audit()?.since(since).await?;
         let own = events
@@ -273,7 +277,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Bytes of memory that the hub holds.
     fn resident(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.hub().pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

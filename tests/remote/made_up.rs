@@ -13,9 +13,9 @@ use renderhub_harness::hostile::{Asked, Hostile, Http, Reply};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use super::hostile::version;
-use super::support::away::{Cluster, LOOPBACK, away};
-use super::support::{LIMIT, Stage};
+use super::hostile::{Liars, version};
+use support::away::{Cluster, LOOPBACK, away};
+use support::{LIMIT, Stage};
 
 /// The memory limit of the chart, in bytes.
 const CHART: u64 = 256 << 20;
@@ -169,8 +169,15 @@ fn sweep_filler(knows: Knows) -> impl Fn(&Asked) -> Reply {
     }
 }
 
-impl Stage {
+trait Invented {
     /// The most memory that the hub ever held, in bytes.
+    fn peak(&self) -> Result<u64>;
+    async fn finishes_others(&self, honest: &Cluster<'_>, prefix: &str) -> Result<()>;
+    /// Fails where the hub's API server was asked for anything that a cluster thought of.
+    async fn asked_nothing_made_up(&self) -> Result<()>;
+}
+
+impl Invented for Stage {
     fn peak(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.hub().pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -189,7 +196,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Fails where the hub's API server was asked for anything that a cluster thought of.
     async fn asked_nothing_made_up(&self) -> Result<()> {
         let events = self
             .plane

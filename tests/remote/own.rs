@@ -8,10 +8,10 @@ use renderhub_harness::remote::ACCOUNT;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
-use super::support::away::{LOOPBACK, another, away};
-use super::support::own::{CROSS_GATE, OWN_GATE};
-use super::support::tenant::{BUILDER, OWN, account};
-use super::support::{LIMIT, Stage, job_name_of};
+use support::away::{LOOPBACK, another, away};
+use support::own::{CROSS_GATE, OWN_GATE};
+use support::tenant::{BUILDER, OWN, account};
+use support::{LIMIT, Stage, job_name_of};
 
 #[tokio::test]
 async fn with_the_gate_closed_the_kubeconfig_is_not_read() -> Result<()> {
@@ -94,7 +94,7 @@ async fn nothing_of_the_platforms_goes_to_a_tenants_cluster() -> Result<()> {
     let events = cluster.requests().await?;
     assert!(events.iter().all(|e| e.name != name), "nothing of it was sent");
     let status = stage.tasks().get("platforms").await?.status.unwrap_or_default();
-    assert!(super::support::has(
+    assert!(support::has(
         &status,
         JobScheduled,
         "False",
@@ -238,7 +238,7 @@ async fn a_kubeconfig_that_is_not_safe_leads_nowhere() -> Result<()> {
         .await?
         .status
         .unwrap_or_default();
-    assert!(!super::support::has(&failed, JobFailed, "True", "JobLost"));
+    assert!(!support::has(&failed, JobFailed, "True", "JobLost"));
     stage.passed();
     Ok(())
 }

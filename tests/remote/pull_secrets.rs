@@ -12,8 +12,8 @@ use renderhub_harness::audit::Event;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::support::away::{Cluster, LOOPBACK, another};
-use super::support::{LIMIT, Stage, plane};
+use support::away::{Cluster, LOOPBACK, another};
+use support::{LIMIT, Stage, plane};
 
 fn pull_secret(name: &str, namespace: &str) -> Value {
     let file = json!({"auths": {"registry.example.com": {"username": "u", "password": name}}});

@@ -11,9 +11,9 @@ use renderhub_harness::remote::ACCOUNT;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::support::away::{Cluster, LOOPBACK, another, away};
-use super::support::own::OWN_GATE;
-use super::support::{LIMIT, Stage, has};
+use support::away::{Cluster, LOOPBACK, another, away};
+use support::own::OWN_GATE;
+use support::{LIMIT, Stage, has};
 
 /// The message of the condition `Connected` of a cluster, once it is so.
 async fn told(stage: &Stage, cluster: &str, status: &str, reason: &str) -> Result<String> {

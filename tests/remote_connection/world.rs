@@ -36,8 +36,8 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::claim::claimed;
 use super::forward::Forward;
+use support::claim::claimed;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);

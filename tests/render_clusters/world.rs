@@ -35,8 +35,8 @@ use tokio::sync::{MutexGuard, OnceCell, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::claimed;
 use super::kubeconfigs::put_secret;
+use support::claim::claimed;
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);

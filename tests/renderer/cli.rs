@@ -15,9 +15,9 @@ mod pinned;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use crate::renderer_support::{BASIC, Hostile, PASSWORD, Reply, say};
 use renderhub::api::termination::{Termination, TerminationPhase, TerminationReason};
 use renderhub_harness::Canaries;
+use support::registry::{BASIC, Hostile, PASSWORD, Reply, say};
 use tokio::process::Command;
 
 const RELEASE: &str = r#"{"type":"release","release":{"chart":{"name":"shop","version":"1.0.0","description":"d"},

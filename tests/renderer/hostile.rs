@@ -16,13 +16,13 @@ mod matrix;
 
 use std::net::SocketAddr;
 
-use crate::renderer_support::{
-    BASIC, Hostile, PASSWORD, Reply, Seen, artifact, client, credential, limits, reference, say,
-};
 use renderhub::api::oci::Digest;
 use renderhub::renderer::error::{PushError, PushStep};
 use renderhub::renderer::registry::PushOutcome;
 use renderhub::renderer::transport::TransportLimits;
+use support::registry::{
+    BASIC, Hostile, PASSWORD, Reply, Seen, artifact, client, credential, limits, reference, say,
+};
 
 async fn push(address: SocketAddr, content: &str) -> Result<PushOutcome, PushError> {
     let tag = reference(address).tag;

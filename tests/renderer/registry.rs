@@ -10,7 +10,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::renderer_support::{BASIC, Hostile, PASSWORD, Reply, say};
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,6 +18,7 @@ use renderhub_harness::process::Process;
 use renderhub_harness::{Registry, RegistryOptions, Tools, net, rundir, wait_for};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::json;
+use support::registry::{BASIC, Hostile, PASSWORD, Reply, say};
 use tokio::process::Command;
 
 /// Renders a chart once, pushes it as a test says.

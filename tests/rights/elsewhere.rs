@@ -6,7 +6,7 @@ use renderhub::api::conditions::ConditionType;
 use renderhub_harness::Remote;
 
 use super::*;
-use crate::support::job_name_of;
+use support::job_name_of;
 
 /// The flag that lets a hub reach it.
 pub const REACH: &str = "--cluster-allow-cidrs=127.0.0.0/8";

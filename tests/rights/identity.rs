@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRul
 use renderhub_harness::Identity;
 
 use super::*;
-use crate::support::tenant::account;
+use support::tenant::account;
 
 /// Asks for a token of a `ServiceAccount`; the code of the answer.
 async fn mint(client: &Client, namespace: &str, name: &str) -> Result<u16> {

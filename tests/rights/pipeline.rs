@@ -6,8 +6,8 @@ use renderhub_harness::audit::Mark;
 
 use super::*;
 use crate::scene::Scene;
-use crate::support::record::is_housekeeping;
-use crate::support::rights::chart_values;
+use support::record::is_housekeeping;
+use support::rights::chart_values;
 
 const ON: &str = "--pipeline=true";
 const CROSSING: &str = "--no-cross-namespace-refs=false";

@@ -10,9 +10,9 @@ use renderhub_harness::audit::Mark;
 use renderhub_harness::{ControlPlane, Remote, apply, wait_for};
 use serde_json::{Value, json};
 
-use crate::support::away::another;
-use crate::support::plane::own_plane;
-use crate::support::{CANARY, LIMIT};
+use support::away::another;
+use support::plane::own_plane;
+use support::{CANARY, LIMIT};
 
 /// How many clusters there are besides the hubs' own.
 const REMOTES: usize = 2;

@@ -15,8 +15,8 @@ use renderhub::api::labels::HUB_ID;
 use renderhub_harness::{Hub, Identity, Rights, wait_for};
 
 use crate::fleet::Fleet;
-use crate::support::LIMIT;
-use crate::support::away::LOOPBACK;
+use support::LIMIT;
+use support::away::LOOPBACK;
 
 /// From when to when a hub served which namespaces.
 #[derive(Clone, Debug)]

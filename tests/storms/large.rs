@@ -13,9 +13,9 @@ use renderhub_harness::hub::AS_INSTALLED;
 use renderhub_harness::{Hub, turn, wait_for};
 use serde_json::{Value, json};
 
-use crate::support::proxy::Proxy;
-use crate::support::record::{condition_of, raw};
-use crate::support::{LIMIT, Stage};
+use support::proxy::Proxy;
+use support::record::{condition_of, raw};
+use support::{LIMIT, Stage};
 
 /// Tasks with more than a megabyte of metadata each.
 const LARGE: usize = 70;
@@ -38,8 +38,19 @@ fn peak(hub: &Hub) -> Result<u64> {
         .parse()?)
 }
 
-impl Stage {
+trait Large: Sized {
     /// A stage whose hub runs as the chart installs it.
+    async fn installed(prefix: &str) -> Result<Self>;
+    fn any_tasks(&self) -> Api<DynamicObject>;
+    /// Submits tasks as they are; none is decoded and made anew on its way.
+    async fn submit_all(&self, tasks: impl Iterator<Item = Value>) -> Result<Vec<String>>;
+    /// Waits until the condition of each of the tasks says that it does not start, and why.
+    async fn refused(&self, names: &[String], reason: &str) -> Result<()>;
+    /// A task of reasonable size runs and ends.
+    async fn serves(&self, name: &str) -> Result<()>;
+}
+
+impl Large for Stage {
     async fn installed(prefix: &str) -> Result<Self> {
         let mut stage = Self::without_hub(prefix, &[]).await?;
         stage.make_registry().await?;
@@ -53,7 +64,6 @@ impl Stage {
         Api::namespaced_with(self.admin.clone(), &self.scope.tenant, &raw::<RenderTask>())
     }
 
-    /// Submits tasks as they are; none is decoded and made anew on its way.
     async fn submit_all(&self, tasks: impl Iterator<Item = Value>) -> Result<Vec<String>> {
         let api = self.any_tasks();
         stream::iter(tasks.map(|task| {
@@ -68,7 +78,6 @@ impl Stage {
         .await
     }
 
-    /// Waits until the condition of each of the tasks says that it does not start, and why.
     async fn refused(&self, names: &[String], reason: &str) -> Result<()> {
         let wanted = Some(("False".to_owned(), reason.to_owned()));
         for name in names {
@@ -81,7 +90,6 @@ impl Stage {
         Ok(())
     }
 
-    /// A task of reasonable size runs and ends.
     async fn serves(&self, name: &str) -> Result<()> {
         let task = self.submit(self.task(name)).await?;
         self.complete(&task).await?;

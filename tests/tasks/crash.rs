@@ -3,8 +3,6 @@
 //! A proxy stops one write before the API server gets it, or after it was done and before the hub gets the answer; then the hub
 //! is killed. Each path is tried with each of its writes, both ways.
 
-use crate::support::proxy::{Proxy, Stop};
-use crate::support::{DIGEST, LIMIT, Stage, has, job_name_of};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
@@ -15,6 +13,8 @@ use renderhub::api::labels::FINALIZER;
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::{apply, wait_for};
 use serde_json::json;
+use support::proxy::{Proxy, Stop};
+use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
 /// Writes of each path: finalizer, Secret, Job and status; then status and two deletes, or two deletes and the finalizer.
 const WRITES: usize = 7;
@@ -68,7 +68,7 @@ async fn make_registry() -> Result<()> {
         "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry", "metadata": {"name": REGISTRY},
         "spec": {"hostname": "registry.test:5000", "allowedNamespaces": ["*"]},
     });
-    apply::object(&crate::support::plane::admin().await?, registry).await?;
+    apply::object(&support::plane::admin().await?, registry).await?;
     Ok(())
 }
 

@@ -5,8 +5,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-use crate::support::proxy::{Proxy, Stop};
-use crate::support::{LIMIT, Stage, job_name_of};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -17,11 +15,22 @@ use renderhub::api::labels::FINALIZER;
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::proxy::{Proxy, Stop};
+use support::{LIMIT, Stage, job_name_of};
 
 /// Counts passes over tasks.
 const PASSES: &str = "renderhub_reconcile_duration_seconds_count";
 
-impl Stage {
+trait Deletions {
+    async fn running(&self, name: &str) -> Result<RenderTask>;
+    async fn failed(&self, name: &str) -> Result<RenderTask>;
+    async fn refused_task(&self, name: &str) -> Result<RenderTask>;
+    /// Asserts that nothing of any task is left in the rendering namespace.
+    async fn nothing_is_left(&self) -> Result<()>;
+    async fn set_finalizers(&self, task: &RenderTask, finalizers: Value) -> Result<()>;
+}
+
+impl Deletions for Stage {
     async fn running(&self, name: &str) -> Result<RenderTask> {
         let task = self.submit(self.task(name)).await?;
         self.condition(&task, JobScheduled, "True", "JobScheduled")
@@ -45,7 +54,6 @@ impl Stage {
         Ok(task)
     }
 
-    /// Asserts that nothing of any task is left in the rendering namespace.
     async fn nothing_is_left(&self) -> Result<()> {
         wait_for("the rendering namespace to be as it was", LIMIT, async || {
             let all = kube::api::ListParams::default();

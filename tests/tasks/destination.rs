@@ -1,8 +1,6 @@
 //! A credential never meets a destination that was resolved at another time: what an earlier attempt left behind is made
 //! anew when the registry changed meanwhile.
 
-use crate::support::record::raw;
-use crate::support::{Stage, job_name_of};
 use anyhow::{Context, Result};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
@@ -12,6 +10,8 @@ use renderhub::api::labels::{CHART_URL, DESTINATION, SPEC_HASH};
 use renderhub::api::names::TaskKind;
 use renderhub::plan::task::model::Task;
 use serde_json::Value;
+use support::record::raw;
+use support::{Stage, job_name_of};
 
 /// The hash that the hub gives to the task's spec.
 async fn spec_hash(stage: &Stage, task: &RenderTask) -> Result<String> {

@@ -1,6 +1,5 @@
 //! The life of a task against a real API server: how it ends, what is kept of it, and that nothing starts twice.
 
-use crate::support::{DIGEST, LIMIT, Stage, has, job_name_of};
 use anyhow::{Context, Result};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -10,6 +9,7 @@ use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucc
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::json;
+use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
 /// Whether any status of the task's whole life had the condition.
 async fn ever(stage: &Stage, task: &RenderTask, type_: &str) -> Result<bool> {
@@ -80,8 +80,14 @@ async fn a_pod_that_fails_before_the_job_completes_is_no_failure() -> Result<()>
     Ok(())
 }
 
-impl Stage {
+trait Life {
     /// The task still runs, and nothing says otherwise.
+    async fn still_runs(&self, task: &RenderTask) -> Result<()>;
+    /// Takes the hub's right to write statuses of tasks, or gives it back, and waits until that is in force.
+    async fn may_write_status(&self, may: bool) -> Result<()>;
+}
+
+impl Life for Stage {
     async fn still_runs(&self, task: &RenderTask) -> Result<()> {
         let status = self
             .tasks()
@@ -97,7 +103,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes the hub's right to write statuses of tasks, or gives it back, and waits until that is in force.
     async fn may_write_status(&self, may: bool) -> Result<()> {
         self.grant(|resource| may || resource != "rendertasks/status")
             .await?;

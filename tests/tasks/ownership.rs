@@ -1,8 +1,5 @@
 //! What is not the hub's is never adopted, changed or deleted, whatever its name or its labels say.
 
-use crate::support::forge::Marks;
-use crate::support::proxy::{Proxy, Write};
-use crate::support::{DIGEST, LIMIT, Stage, has, job_name_of};
 use anyhow::Result;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -10,6 +7,9 @@ use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub_harness::{finish, wait_for};
 use serde_json::{Value, json};
+use support::forge::Marks;
+use support::proxy::{Proxy, Write};
+use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
 /// Two other tasks' worth of time passes, a restart between; then the task is deleted.
 async fn outlives_restart_and_deletion(stage: &mut Stage, task: &RenderTask) -> Result<()> {
@@ -74,13 +74,17 @@ async fn a_foreign_secret_with_the_name_of_the_hubs_is_left_alone() -> Result<()
     Ok(())
 }
 
-impl Stage {
+trait Clearing {
     /// Waits until the hub's own objects of the task are gone; `foreign` Jobs with its label stay.
+    async fn cleared_but_for(&self, task: &RenderTask, foreign: usize) -> Result<()>;
+}
+
+impl Clearing for Stage {
     async fn cleared_but_for(&self, task: &RenderTask, foreign: usize) -> Result<()> {
         let name = job_name_of(task);
         wait_for("the hub's own objects to be gone", LIMIT, async || {
             let secret = self.secrets().get_opt(&name).await?;
-            let jobs = self.jobs().list(&crate::support::of_task(task)).await?.items;
+            let jobs = self.jobs().list(&support::of_task(task)).await?.items;
             let others = jobs.iter().filter(|j| j.name_any() != name).count();
             Ok((secret.is_none() && others == foreign).then_some(()))
         })

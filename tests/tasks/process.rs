@@ -6,14 +6,14 @@ mod memory;
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 
-use crate::support::proxy::{Proxy, Stop, kubeconfig};
-use crate::support::{LIMIT, Stage, job_name_of};
 use anyhow::Result;
 use futures::future::try_join_all;
 use kube::ResourceExt;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
+use support::proxy::{Proxy, Stop, kubeconfig};
+use support::{LIMIT, Stage, job_name_of};
 
 /// Runs the hub where it is to end at once.
 fn run(args: &[&str], env: &[(&str, &str)]) -> Result<Output> {

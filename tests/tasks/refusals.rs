@@ -3,7 +3,6 @@
 #[path = "refusals/offered.rs"]
 mod offered;
 
-use crate::support::{LIMIT, Stage, has};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -13,9 +12,23 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
 use renderhub::api::labels::REGISTRY_HOST;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
+use support::{LIMIT, Stage, has};
 
-impl Stage {
+trait Refusals {
     /// Waits until the task is refused for this reason, everywhere that it says so.
+    async fn refused(&self, task: &RenderTask, reason: &str, is_final: bool) -> Result<String>;
+    /// Waits until the task's Job is made.
+    async fn starts(&self, task: &RenderTask, after: &str) -> Result<()>;
+    /// Asserts that the hub has not even tried to make anything for any task.
+    async fn made_nothing(&self) -> Result<()>;
+    /// What the hub asked of the API server by the task's name, and what its events say.
+    async fn said_of(&self, task: &RenderTask) -> Result<(Vec<String>, Vec<String>)>;
+    async fn replace_push_secret(&self, type_: &str, data: Value) -> Result<()>;
+    /// Makes or changes a renderer class.
+    async fn put_class(&self, name: &str, spec: Value) -> Result<()>;
+}
+
+impl Refusals for Stage {
     async fn refused(&self, task: &RenderTask, reason: &str, is_final: bool) -> Result<String> {
         let status = self.condition(task, JobScheduled, "False", reason).await?;
         assert!(has(&status, Ready, "False", reason), "{reason}");
@@ -26,7 +39,6 @@ impl Stage {
         Ok(condition.expect("it was just seen").message)
     }
 
-    /// Waits until the task's Job is made.
     async fn starts(&self, task: &RenderTask, after: &str) -> Result<()> {
         let what = format!("{} to start by itself after {after}", task.name_any());
         let status = wait_for(&what, LIMIT, async || {
@@ -44,7 +56,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Asserts that the hub has not even tried to make anything for any task.
     async fn made_nothing(&self) -> Result<()> {
         let tries: Vec<_> = self.requests().await?;
         let tries = tries
@@ -57,7 +68,6 @@ impl Stage {
         Ok(())
     }
 
-    /// What the hub asked of the API server by the task's name, and what its events say.
     async fn said_of(&self, task: &RenderTask) -> Result<(Vec<String>, Vec<String>)> {
         let name = task.name_any();
         let asked = self.requests().await?;
@@ -80,7 +90,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Makes or changes a renderer class.
     async fn put_class(&self, name: &str, spec: Value) -> Result<()> {
         let class = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
@@ -92,7 +101,7 @@ impl Stage {
 }
 
 fn docker_config(host: &str) -> Value {
-    let config = json!({"auths": {host: {"username": "pusher", "password": crate::support::CANARY}}});
+    let config = json!({"auths": {host: {"username": "pusher", "password": support::CANARY}}});
     json!({".dockerconfigjson": config.to_string()})
 }
 
@@ -246,7 +255,7 @@ async fn a_task_waits_for_the_credential_and_starts_with_it() -> Result<()> {
     stage.secrets().delete("push", &DeleteParams::default()).await?;
     stage.first_refused("fourth", "PushSecretNotFound").await?;
     let said = stage.everything_said().await?;
-    assert!(!said.contains(crate::support::CANARY));
+    assert!(!said.contains(support::CANARY));
     stage.passed();
     Ok(())
 }
@@ -290,8 +299,12 @@ async fn a_credential_that_names_another_host_is_not_used() -> Result<()> {
     Ok(())
 }
 
-impl Stage {
+trait FirstRefused {
     /// Submits tasks until one is refused: those before it came before the hub knew.
+    async fn first_refused(&self, prefix: &str, reason: &str) -> Result<RenderTask>;
+}
+
+impl FirstRefused for Stage {
     async fn first_refused(&self, prefix: &str, reason: &str) -> Result<RenderTask> {
         wait_for(
             &format!("a task to be refused with {reason}"),

@@ -7,7 +7,6 @@ mod kept;
 #[path = "retention/quota.rs"]
 mod quota;
 
-use crate::support::{LIMIT, Stage, job_name_of};
 use anyhow::Result;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -17,6 +16,7 @@ use renderhub::api::conditions::ConditionType::{JobFailed, JobSucceeded};
 use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;
 use serde_json::json;
+use support::{LIMIT, Stage, job_name_of};
 
 /// Fails a task whose Job is kept for this time, and waits until that is recorded.
 async fn failed_with_ttl(stage: &Stage, seconds: u32) -> Result<RenderTask> {

@@ -11,9 +11,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::renderer_support::{Hostile, Reply, artifact, say};
-use crate::support::away::{LOOPBACK, away};
-use crate::support::{CANARY, DIGEST, LIMIT, Stage};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,6 +27,9 @@ use renderhub::renderer::transport::{Transport, TransportLimits};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{Registry, RegistryOptions, apply, wait_for};
 use serde_json::{Value, json};
+use support::away::{LOOPBACK, away};
+use support::registry::{Hostile, Reply, artifact, say};
+use support::{CANARY, DIGEST, LIMIT, Stage};
 
 const CONTENT: &str = "Docker-Content-Digest";
 
@@ -47,8 +47,23 @@ async fn scripted(status: &Arc<AtomicU16>) -> Hostile {
     .await
 }
 
-impl Stage {
+trait Verification {
     /// Lets the stage's registry be the one at `host`, in plain HTTP, with these fields laid over.
+    async fn use_registry(&self, host: &str, spec: Value) -> Result<()>;
+    /// Lets the registry's credential be another one.
+    async fn change_push_secret(&self, username: &str, password: &str) -> Result<()>;
+    /// A task whose repository is the one that tests push to.
+    async fn submit_as(&self, name: &str) -> Result<RenderTask>;
+    /// Completes the task's Job with a pod that reports this digest.
+    async fn complete_with(&self, task: &RenderTask, digest: &str) -> Result<()>;
+    async fn unverified(&self, task: &RenderTask) -> Result<RenderTaskStatus>;
+    async fn until_succeeded(&self, task: &RenderTask) -> Result<RenderTaskStatus>;
+    /// Waits until the hub counted at least one of these.
+    async fn has_counted(&self, result: &str) -> Result<()>;
+    async fn runs_and_no_more(&self, task: &RenderTask) -> Result<()>;
+}
+
+impl Verification for Stage {
     async fn use_registry(&self, host: &str, spec: Value) -> Result<()> {
         let mut changes = json!({"hostname": host, "plainHTTP": true, "pushSecretRef": {"name": "push"}});
         for (key, value) in spec.as_object().unwrap() {
@@ -61,7 +76,6 @@ impl Stage {
         self.sees_registries().await
     }
 
-    /// Lets the registry's credential be another one.
     async fn change_push_secret(&self, username: &str, password: &str) -> Result<()> {
         let patch = Patch::Merge(json!({"stringData": {"username": username, "password": password}}));
         self.secrets()
@@ -70,12 +84,10 @@ impl Stage {
         Ok(())
     }
 
-    /// A task whose repository is the one that tests push to.
     async fn submit_as(&self, name: &str) -> Result<RenderTask> {
         self.submit_with(name, json!({})).await
     }
 
-    /// Completes the task's Job with a pod that reports this digest.
     async fn complete_with(&self, task: &RenderTask, digest: &str) -> Result<()> {
         let job = self.job_of(task).await?;
         let message = json!({"phase": "Push", "reason": "Pushed", "digest": digest}).to_string();
@@ -96,7 +108,6 @@ impl Stage {
         self.condition(task, JobSucceeded, "True", "JobSucceeded").await
     }
 
-    /// Waits until the hub counted at least one of these.
     async fn has_counted(&self, result: &str) -> Result<()> {
         let line = format!("renderhub_verifications_total{{result=\"{result}\"}}");
         wait_for(&format!("the hub to count {result}"), LIMIT, async || {

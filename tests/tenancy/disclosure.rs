@@ -17,7 +17,6 @@ mod scene;
 #[path = "disclosure/servers.rs"]
 mod servers;
 
-use crate::support::{CANARY, LIMIT, Stage};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,6 +26,7 @@ use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucc
 use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::{CANARY, LIMIT, Stage};
 
 /// Holds: E7.
 #[tokio::test]

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::forge::Marks;
-use crate::support::{DIGEST, LIMIT, Stage, has, job_name_of};
 use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
@@ -13,6 +11,8 @@ use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{apply, wait_for};
 use serde_json::json;
+use support::forge::Marks;
+use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
 /// Holds: C5.
 #[tokio::test]
@@ -247,8 +247,17 @@ async fn two_tenants_never_push_to_one_repository() -> Result<()> {
     Ok(())
 }
 
-impl Stage {
+trait Verdicts {
     /// What becomes of a task that pushes there; `None` where the API server does not take it.
+    async fn verdict(
+        &self,
+        tasks: &Api<RenderTask>,
+        name: &str,
+        repository: &str,
+    ) -> Result<Option<RenderTaskStatus>>;
+}
+
+impl Verdicts for Stage {
     async fn verdict(
         &self,
         tasks: &Api<RenderTask>,
@@ -303,8 +312,12 @@ fn repositories(own: &str, other: &str) -> Vec<String> {
     ]
 }
 
-impl Stage {
+trait ForgedStatus {
     /// Writes on a task that it has ended, and that its Job is another.
+    async fn forge_status(&self, task: &RenderTask, job: &Job, end: &str) -> Result<()>;
+}
+
+impl ForgedStatus for Stage {
     async fn forge_status(&self, task: &RenderTask, job: &Job, end: &str) -> Result<()> {
         let now = k8s_openapi::jiff::Timestamp::now().to_string();
         let reference = |api: &str, kind: &str| {

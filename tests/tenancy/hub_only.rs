@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::careless::{put_finalizers, put_status};
-use crate::support::{LIMIT, Stage, job_name_of, plane};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -14,6 +12,8 @@ use renderhub::api::pipeline::{HydratedTarget, Target};
 use renderhub::api::{ClusterRegistry, RenderTask, custom_resource_definitions};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
+use support::careless::{put_finalizers, put_status};
+use support::{LIMIT, Stage, job_name_of, plane};
 use tokio::sync::OnceCell;
 
 /// The control plane with the policies, all in force.
@@ -53,7 +53,12 @@ fn is_refused(answer: &kube::Result<()>) -> bool {
     status.code == 403 && status.message.contains("renderhub-hub-only-")
 }
 
-impl Stage {
+trait Guarded: Sized {
+    async fn guarded(prefix: &str) -> Result<Self>;
+    async fn succeeded_and_cleared(&self, name: &str) -> Result<RenderTask>;
+}
+
+impl Guarded for Stage {
     async fn guarded(prefix: &str) -> Result<Self> {
         let mut stage = Self::on(guarded().await?, prefix, &[]).await?;
         stage.make_registry().await?;
@@ -359,7 +364,7 @@ async fn a_tenant_with_every_right_writes_no_status_of_the_pipeline() -> Result<
     let stage = Stage::guarded("statuses").await?;
     let tenant = stage.careless_tenant().await?.into_client();
     let with_status = kinds_with_status();
-    let objects = crate::api_support::full::pipeline()
+    let objects = support::api::full::pipeline()
         .into_iter()
         .chain([forged_version()]);
     let mut guarded = 0;

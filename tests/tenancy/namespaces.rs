@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{LIMIT, Stage};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -18,22 +17,47 @@ use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
+use support::{LIMIT, Stage};
 
 const NOT_ALLOWED: &str = "RegistryNotAllowed";
 const NO_CLASS: &str = "RendererClassNotFound";
 
-impl Stage {
+trait Namespaces {
+    fn namespaces(&self) -> Api<Namespace>;
+    /// UID of the tenant's namespace.
+    async fn tenant_uid(&self) -> Result<String>;
+    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels. Its UID.
+    async fn recreate_namespace(&self) -> Result<String>;
+    async fn delete_namespace(&self) -> Result<()>;
+    /// Makes the tenant's namespace, and gives the hub its rights there, as an installer that runs again does.
+    async fn make_namespace(&self, labels: &BTreeMap<String, String>) -> Result<()>;
+    /// Puts a label on the tenant's namespace, as a careless role lets its tenant do.
+    async fn relabel_namespace(&self) -> Result<()>;
+    /// What is recorded for the stage's registry.
+    async fn recorded(&self) -> Result<BTreeMap<String, String>>;
+    /// Waits until the record of the stage's registry is so.
+    async fn until_recorded(&self, wanted: &[(&str, &str)]) -> Result<()>;
+    /// Makes or changes a class of the stage's own.
+    async fn put_class(&self, allowed: &[&str]) -> Result<()>;
+    async fn until_class_recorded(&self, wanted: Option<&str>) -> Result<()>;
+    /// Submits a task that is refused for this reason; the task and the message.
+    async fn refused_with(&self, name: &str, spec: Value, reason: &str) -> Result<(RenderTask, String)>;
+    /// Waits until the task runs, within the time in which a waiting task starts.
+    async fn starts(&self, task: &RenderTask) -> Result<()>;
+    /// Waits until the registry or class says, or does not say any more, that the tenant's namespace was recreated.
+    async fn tells<K: Resource<DynamicType = ()>>(&self, names_it: bool) -> Result<()>;
+}
+
+impl Namespaces for Stage {
     fn namespaces(&self) -> Api<Namespace> {
         Api::all(self.admin.clone())
     }
 
-    /// UID of the tenant's namespace.
     async fn tenant_uid(&self) -> Result<String> {
         let namespace = self.namespaces().get_metadata(&self.scope.tenant).await?;
         namespace.metadata.uid.context("a namespace has a UID")
     }
 
-    /// Deletes the tenant's namespace with all that is in it, and makes another one of the same name and labels. Its UID.
     async fn recreate_namespace(&self) -> Result<String> {
         let before = self.namespaces().get(&self.scope.tenant).await?;
         self.delete_namespace().await?;
@@ -54,7 +78,6 @@ impl Stage {
         .await
     }
 
-    /// Makes the tenant's namespace, and gives the hub its rights there, as an installer that runs again does.
     async fn make_namespace(&self, labels: &BTreeMap<String, String>) -> Result<()> {
         let namespace = json!({"metadata": {"name": self.scope.tenant, "labels": labels}});
         let namespace = serde_json::from_value(namespace)?;
@@ -64,7 +87,6 @@ impl Stage {
         self.renew_rights().await
     }
 
-    /// Puts a label on the tenant's namespace, as a careless role lets its tenant do.
     async fn relabel_namespace(&self) -> Result<()> {
         let label = Patch::Merge(json!({"metadata": {"labels": {"renderhub.dev/granted": "true"}}}));
         let api = self.namespaces();
@@ -73,14 +95,12 @@ impl Stage {
         Ok(())
     }
 
-    /// What is recorded for the stage's registry.
     async fn recorded(&self) -> Result<BTreeMap<String, String>> {
         let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
         let status = api.get(&self.scope.tenant).await?.status;
         Ok(status.unwrap_or_default().namespaces)
     }
 
-    /// Waits until the record of the stage's registry is so.
     async fn until_recorded(&self, wanted: &[(&str, &str)]) -> Result<()> {
         let wanted: BTreeMap<_, _> = wanted
             .iter()
@@ -92,7 +112,6 @@ impl Stage {
         .await
     }
 
-    /// Makes or changes a class of the stage's own.
     async fn put_class(&self, allowed: &[&str]) -> Result<()> {
         let class = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
@@ -111,7 +130,6 @@ impl Stage {
         .await
     }
 
-    /// Submits a task that is refused for this reason; the task and the message.
     async fn refused_with(&self, name: &str, spec: Value, reason: &str) -> Result<(RenderTask, String)> {
         let task = self.submit_with(name, spec).await?;
         let status = self.condition(&task, JobScheduled, "False", reason).await?;
@@ -120,7 +138,6 @@ impl Stage {
         Ok((task, found.map(|c| c.message).unwrap_or_default()))
     }
 
-    /// Waits until the task runs, within the time in which a waiting task starts.
     async fn starts(&self, task: &RenderTask) -> Result<()> {
         wait_for("the waiting task to start", LIMIT, async || {
             let status = self
@@ -129,12 +146,11 @@ impl Stage {
                 .await?
                 .status
                 .unwrap_or_default();
-            Ok(crate::support::has(&status, JobScheduled, "True", "JobScheduled").then_some(()))
+            Ok(support::has(&status, JobScheduled, "True", "JobScheduled").then_some(()))
         })
         .await
     }
 
-    /// Waits until the registry or class says, or does not say any more, that the tenant's namespace was recreated.
     async fn tells<K: Resource<DynamicType = ()>>(&self, names_it: bool) -> Result<()> {
         let kind = ApiResource::erase::<K>(&());
         let api: Api<DynamicObject> = Api::all_with(self.admin.clone(), &kind);
@@ -246,8 +262,14 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
 /// A kind of the platform's that keeps a record.
 const KINDS: [&str; 3] = ["clusterregistries", "rendererclasses", "renderclusters"];
 
-impl Stage {
+trait Records {
     /// Writes the record of the stage's own object of a kind, as a careless role lets a user do; returns the record after it.
+    async fn put_record(&self, plural: &str, namespaces: &Value) -> Result<Value>;
+    /// Waits until the record of the stage's own object of a kind is that the tenant's namespace has this UID.
+    async fn until_record(&self, plural: &str, uid: &str) -> Result<()>;
+}
+
+impl Records for Stage {
     async fn put_record(&self, plural: &str, namespaces: &Value) -> Result<Value> {
         let forged = json!({"status": {"namespaces": namespaces}});
         let path = format!(
@@ -261,7 +283,6 @@ impl Stage {
         Ok(answer["status"]["namespaces"].clone())
     }
 
-    /// Waits until the record of the stage's own object of a kind is that the tenant's namespace has this UID.
     async fn until_record(&self, plural: &str, uid: &str) -> Result<()> {
         let tenant = &self.scope.tenant;
         let wanted = json!({ tenant: uid });

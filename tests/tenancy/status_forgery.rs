@@ -1,8 +1,5 @@
 //! A status that the hub did not write changes nothing, at any time and from any writer; no policy stops the writers here.
 
-use crate::support::careless::put_status;
-use crate::support::forge::Marks;
-use crate::support::{DIGEST, LIMIT, Stage, job_name_of};
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
@@ -15,6 +12,9 @@ use renderhub::kubernetes::seal_key;
 use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
+use support::careless::put_status;
+use support::forge::Marks;
+use support::{DIGEST, LIMIT, Stage, job_name_of};
 
 fn condition(type_: &str, status: &str) -> Value {
     let now = Timestamp::now().to_string();
@@ -62,13 +62,30 @@ fn lies(job: &Job, status: &Value, older: Option<&Value>) -> Vec<(&'static str, 
     lies
 }
 
-impl Stage {
+trait Statuses {
+    async fn status(&self, task: &RenderTask) -> Result<Value>;
+    /// Waits until the status is this one again.
+    async fn put_right(&self, task: &RenderTask, what: &str, status: &Value) -> Result<()>;
+    /// Writes every lie about a task, one after the other, and sees each restored.
+    async fn withstands(
+        &self,
+        tenant: &Api<RenderTask>,
+        task: &RenderTask,
+        job: &Job,
+        older: Option<&Value>,
+    ) -> Result<()>;
+    /// A task with its result, and the status it had before.
+    async fn succeeded_after(&self, name: &str) -> Result<(RenderTask, Value)>;
+    async fn succeeds(&self, task: &RenderTask) -> Result<()>;
+    async fn made(&self, task: &RenderTask) -> Result<usize>;
+}
+
+impl Statuses for Stage {
     async fn status(&self, task: &RenderTask) -> Result<Value> {
         let found = self.tasks().get(&task.name_any()).await?;
         Ok(serde_json::to_value(found.status.unwrap_or_default())?)
     }
 
-    /// Waits until the status is this one again.
     async fn put_right(&self, task: &RenderTask, what: &str, status: &Value) -> Result<()> {
         wait_for(&format!("{what} to be put right"), LIMIT, async || {
             Ok((self.status(task).await? == *status).then_some(()))
@@ -76,7 +93,6 @@ impl Stage {
         .await
     }
 
-    /// Writes every lie about a task, one after the other, and sees each restored.
     async fn withstands(
         &self,
         tenant: &Api<RenderTask>,
@@ -94,7 +110,6 @@ impl Stage {
         Ok(())
     }
 
-    /// A task with its result, and the status it had before.
     async fn succeeded_after(&self, name: &str) -> Result<(RenderTask, Value)> {
         let task = self.scheduled(name).await?;
         let before = self.status(&task).await?;
@@ -224,14 +239,19 @@ async fn lies_told_while_no_hub_runs_are_no_result() -> Result<()> {
     Ok(())
 }
 
-impl Stage {
+trait SealKeys {
+    async fn lose_key(&self) -> Result<()>;
+    /// Asserts that the hub made a key of its own.
+    async fn has_key(&self) -> Result<()>;
+}
+
+impl SealKeys for Stage {
     async fn lose_key(&self) -> Result<()> {
         let secrets = self.secrets();
         secrets.delete(seal_key::NAME, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// Asserts that the hub made a key of its own.
     async fn has_key(&self) -> Result<()> {
         let key = self.secrets().get(seal_key::NAME).await?;
         let kind = (key.immutable, key.type_.as_deref());

@@ -5,8 +5,6 @@
     reason = "each test tells one story from its beginning to its end"
 )]
 
-use crate::support::tenant::{BUILDER, OWN, account};
-use crate::support::{CANARY, EVERYWHERE, LIMIT, OWN_HOSTS, Stage, has, job_name_of};
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
@@ -16,9 +14,19 @@ use renderhub::api::{ClusterRenderTask, RenderTask};
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
+use support::tenant::{BUILDER, OWN, account};
+use support::{CANARY, EVERYWHERE, LIMIT, OWN_HOSTS, Stage, has, job_name_of};
 
-impl Stage {
+trait Tenants: Sized {
     /// A stage whose tenant has everything of its own.
+    async fn with_tenant(prefix: &str, flags: &[&str], verb: &str) -> Result<Self>;
+    /// Waits until the task is refused for the reason; the message.
+    async fn refused(&self, task: &RenderTask, reason: &str) -> Result<String>;
+    /// Runs the task to its success and reads its config Secret on the way.
+    async fn serves(&self, task: &RenderTask) -> Result<Secret>;
+}
+
+impl Tenants for Stage {
     async fn with_tenant(prefix: &str, flags: &[&str], verb: &str) -> Result<Self> {
         let stage = Self::with_flags(prefix, flags).await?;
         stage.make_builder(verb).await?;
@@ -27,7 +35,6 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Waits until the task is refused for the reason; the message.
     async fn refused(&self, task: &RenderTask, reason: &str) -> Result<String> {
         let status = self.condition(task, JobScheduled, "False", reason).await?;
         let condition = status.conditions.into_iter().find(|c| c.type_ == "JobScheduled");
@@ -35,7 +42,6 @@ impl Stage {
         Ok(condition.expect("it was just seen").message)
     }
 
-    /// Runs the task to its success and reads its config Secret on the way.
     async fn serves(&self, task: &RenderTask) -> Result<Secret> {
         self.job_of(task).await?;
         let secret = self.secrets().get(&job_name_of(task)).await?;
@@ -452,8 +458,13 @@ async fn where_one_team_owns_the_cluster_the_hub_reads_as_itself_unless_an_accou
     Ok(())
 }
 
-impl Stage {
+trait Grants {
     /// Gives the hub what single-tenant mode gives it, as far as these tests need it.
+    async fn let_hub_read_tenants(&self) -> Result<()>;
+    async fn grant_to(&self, from: &str, to: &str) -> Result<()>;
+}
+
+impl Grants for Stage {
     async fn let_hub_read_tenants(&self) -> Result<()> {
         let right = json!({"apiGroups": ["", "renderhub.dev"], "resources": ["secrets", "registries"], "verbs": ["get"]});
         self.bind(&self.scope.tenant, "hub-reads", &right, &self.hub_subject())
@@ -540,7 +551,7 @@ async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Resu
     let grants = Api::<kube::api::DynamicObject>::namespaced_with(
         stage.admin.clone(),
         &other,
-        &crate::support::record::raw::<renderhub::api::ReferenceGrant>(),
+        &support::record::raw::<renderhub::api::ReferenceGrant>(),
     );
     grants.delete("from-others", &DeleteParams::default()).await?;
     wait_for("the end of the grant to be heard", LIMIT, async || {
@@ -563,8 +574,12 @@ async fn a_grant_wakes_its_tasks_and_its_end_leaves_running_jobs_alone() -> Resu
     Ok(())
 }
 
-impl Stage {
+trait Waits {
     /// Waits until the task has been refused for so long.
+    async fn refused_for(&self, task: &RenderTask, time: std::time::Duration) -> Result<()>;
+}
+
+impl Waits for Stage {
     async fn refused_for(&self, task: &RenderTask, time: std::time::Duration) -> Result<()> {
         let since = std::time::Instant::now();
         wait_for("the task to be refused for a while", LIMIT, async || {
@@ -601,7 +616,7 @@ async fn by_default_no_reference_leaves_its_namespace() -> Result<()> {
 #[tokio::test]
 async fn the_platforms_own_tasks_name_secrets_of_the_rendering_namespace() -> Result<()> {
     let stage = Stage::on(
-        crate::support::plane::own_plane(&["crds"]).await?,
+        support::plane::own_plane(&["crds"]).await?,
         "platform",
         &[EVERYWHERE],
     )

@@ -7,7 +7,7 @@ use renderhub::renderer::auth::TokenScope;
 use renderhub::renderer::deleter::{DeleteOutcome, RegistryDeleter};
 use renderhub::renderer::error::{PushError, PushStep};
 
-use crate::renderer_support::{
+use support::registry::{
     BASIC, Hostile, Reply, Seen, artifact, client, credential, limits, plain_http, reference, say,
 };
 

@@ -7,7 +7,7 @@ use renderhub::renderer::auth::TokenScope;
 use renderhub::renderer::error::{PushError, PushStep};
 use renderhub::renderer::reader::RegistryReader;
 
-use crate::renderer_support::{Hostile, Reply, artifact, plain_http, reference, say};
+use support::registry::{Hostile, Reply, artifact, plain_http, reference, say};
 
 async fn asked(registry: &Hostile) -> Result<Option<Digest>, PushError> {
     let (transport, auth) = plain_http(registry, TokenScope::Pull);

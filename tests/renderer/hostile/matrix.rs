@@ -23,7 +23,7 @@ use renderhub_harness::pki::Authority;
 use rustls::ClientConfig;
 use tokio_rustls::TlsAcceptor;
 
-use crate::renderer_support::{BASIC, Hostile, PASSWORD, Reply, Seen, acceptor, artifact, limits, say};
+use support::registry::{BASIC, Hostile, PASSWORD, Reply, Seen, acceptor, artifact, limits, say};
 
 /// Pushes at a time.
 const AT_ONCE: usize = 32;

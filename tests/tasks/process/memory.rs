@@ -13,7 +13,7 @@ use renderhub_harness::wait_for;
 use rustix::process::{Signal, getuid};
 use serde_json::json;
 
-use crate::support::LIMIT;
+use support::LIMIT;
 
 /// Who pods run as.
 const USER: &str = "65532";
@@ -111,7 +111,7 @@ async fn no_other_user_reads_the_hubs_memory() -> Result<()> {
     is_open(&open).await?;
     drop(open);
     let nobody = TcpListener::bind("127.0.0.1:0")?;
-    let config: PathBuf = crate::support::proxy::kubeconfig(nobody.local_addr()?)?;
+    let config: PathBuf = support::proxy::kubeconfig(nobody.local_addr()?)?;
     let copy = dir.path().join("kubeconfig");
     fs::copy(config, &copy)?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o644))?;

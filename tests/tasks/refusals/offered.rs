@@ -12,10 +12,16 @@ use renderhub_harness::rights::RELEASE_NAMESPACE;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use crate::support::{LIMIT, Stage, plane};
+use support::{LIMIT, Stage, plane};
 
-impl Stage {
+trait Offers {
     /// A client with the rights of the chart's roles for tenants, in the tenant's namespace.
+    async fn tenants_client(&self) -> Result<kube::Client>;
+    /// Makes a registry, a class and a cluster of this name, all for one namespace.
+    async fn offer(&self, name: &str, namespace: &str) -> Result<()>;
+}
+
+impl Offers for Stage {
     async fn tenants_client(&self) -> Result<kube::Client> {
         let objects = helm::template(&Helm::new()?, RELEASE_NAMESPACE, &["crds.install=false"]).await?;
         let user = self.plane.user(&format!("tenant-{}", self.scope.shard), &[])?;
@@ -37,7 +43,6 @@ impl Stage {
         Ok(client)
     }
 
-    /// Makes a registry, a class and a cluster of this name, all for one namespace.
     async fn offer(&self, name: &str, namespace: &str) -> Result<()> {
         let spec = |kind: &str| match kind {
             "ClusterRegistry" => json!({"hostname": format!("{name}.test")}),

@@ -11,7 +11,7 @@ use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use crate::support::{LIMIT, Stage, job_name_of};
+use support::{LIMIT, Stage, job_name_of};
 
 /// Failed Jobs that are kept of each namespace.
 const KEPT: usize = 2;
@@ -71,7 +71,7 @@ async fn other_succeeds(stage: &Stage, other: &str) -> Result<()> {
     stage.complete(&task).await?;
     wait_for("the other tenant's task to succeed", LIMIT, async || {
         let status = of_other.get("other").await?.status.unwrap_or_default();
-        Ok(crate::support::has(&status, JobSucceeded, "True", "JobSucceeded").then_some(()))
+        Ok(support::has(&status, JobSucceeded, "True", "JobSucceeded").then_some(()))
     })
     .await
 }
@@ -85,7 +85,7 @@ async fn are_as_they_ended(stage: &Stage, failed: &[RenderTask]) -> Result<()> {
             .await?
             .status
             .context("a status")?;
-        assert!(crate::support::has(&status, JobFailed, "True", "JobFailed"));
+        assert!(support::has(&status, JobFailed, "True", "JobFailed"));
         assert!(status.failure.is_some() && status.job_ref.is_some());
         let name = job_name_of(task);
         for made in ["create jobs", "create secrets"] {

@@ -17,7 +17,7 @@ use renderhub_harness::finish::Exit;
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{LIMIT, Stage};
+use support::{LIMIT, Stage};
 
 /// Finished tasks of the namespace with too many.
 const MANY: usize = 300;
@@ -28,8 +28,17 @@ const AT_ONCE: usize = 16;
 /// Longest that the removal of all may take: several times what their pace makes of it.
 const REMOVED: Duration = Duration::from_secs(120);
 
-impl Stage {
+trait Kept {
     /// Tasks of a namespace that a hub finished before, the one of a number so many seconds ago.
+    async fn finished(&self, namespace: &str, count: usize, ago: impl Fn(usize) -> usize) -> Result<()>;
+    async fn names(&self, namespace: &str) -> Result<BTreeSet<String>>;
+    /// Waits until a namespace has exactly these tasks.
+    async fn only(&self, namespace: &str, names: &BTreeSet<String>) -> Result<()>;
+    /// Tasks that the hub deleted.
+    async fn removals(&self, since: Mark) -> Result<Vec<Event>>;
+}
+
+impl Kept for Stage {
     async fn finished(&self, namespace: &str, count: usize, ago: impl Fn(usize) -> usize) -> Result<()> {
         let tasks: Api<RenderTask> = Api::namespaced(self.admin.clone(), namespace);
         let ago = &ago;
@@ -61,7 +70,6 @@ impl Stage {
         Ok(list.iter().map(ResourceExt::name_any).collect())
     }
 
-    /// Waits until a namespace has exactly these tasks.
     async fn only(&self, namespace: &str, names: &BTreeSet<String>) -> Result<()> {
         wait_for("the newest tasks alone to be left", REMOVED, async || {
             Ok((self.names(namespace).await? == *names).then_some(()))
@@ -69,7 +77,6 @@ impl Stage {
         .await
     }
 
-    /// Tasks that the hub deleted.
     async fn removals(&self, since: Mark) -> Result<Vec<Event>> {
         let audit = self.plane.audit()?;
         let events = audit.between(since, audit.mark().await?)?;

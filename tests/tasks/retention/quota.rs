@@ -8,7 +8,7 @@ use kube::api::{Api, PostParams};
 use renderhub::api::RenderTask;
 use renderhub_harness::wait_for;
 
-use crate::support::{LIMIT, Stage};
+use support::{LIMIT, Stage};
 
 /// The first YAML on a page.
 fn yaml_of(page: &str) -> Result<String> {

@@ -15,8 +15,8 @@ use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use crate::support::scan::{AUTH, FOREIGN, IDENTITY_TOKEN, OTHER_KEY, REGISTRY_TOKEN, VALUE};
-use crate::support::{CANARY, DIGEST, LIMIT, Stage, job_name_of};
+use support::scan::{AUTH, FOREIGN, IDENTITY_TOKEN, OTHER_KEY, REGISTRY_TOKEN, VALUE};
+use support::{CANARY, DIGEST, LIMIT, Stage, job_name_of};
 
 const BASIC: &str = "kubernetes.io/basic-auth";
 const DOCKER: &str = "kubernetes.io/dockerconfigjson";
@@ -60,8 +60,12 @@ fn credentials() -> Vec<(&'static str, Value, &'static str)> {
     ]
 }
 
-impl Stage {
+trait Registries {
     /// A registry of its own for a credential; its name.
+    async fn registry_with(&self, number: usize, type_: &str, content: &Value) -> Result<String>;
+}
+
+impl Registries for Stage {
     async fn registry_with(&self, number: usize, type_: &str, content: &Value) -> Result<String> {
         let name = format!("{}-{number}", self.scope.tenant);
         // As `kubectl apply` leaves it.

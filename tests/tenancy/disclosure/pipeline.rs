@@ -1,5 +1,6 @@
 //! What the hub says and writes for Targets holds no secret, and what tenants wrote only where they are to find it.
 
+use super::planted::Planted;
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
@@ -10,9 +11,9 @@ use renderhub_harness::wait_for;
 use serde_json::json;
 
 use crate::disclosure::scene::Scene;
-use crate::support::scan::{FOREIGN, VALUE};
-use crate::support::tenant::BUILDER;
-use crate::support::{LIMIT, Stage};
+use support::scan::{FOREIGN, VALUE};
+use support::tenant::BUILDER;
+use support::{LIMIT, Stage};
 
 /// A tenant with a registry and a password of its own, and values that no other is to read; the hub says all that it can.
 async fn scene(prefix: &str) -> Result<Scene> {

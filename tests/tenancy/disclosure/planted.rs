@@ -16,10 +16,8 @@ use renderhub_harness::process::Process;
 use renderhub_harness::{apply, reach, wait_for};
 use serde_json::json;
 
-use crate::support::scan::{
-    AUTH, FOREIGN, IDENTITY_TOKEN, OTHER_KEY, REGISTRY_TOKEN, VALUE, platforms, served,
-};
-use crate::support::{CANARY, LIMIT, Stage};
+use support::scan::{AUTH, FOREIGN, IDENTITY_TOKEN, OTHER_KEY, REGISTRY_TOKEN, VALUE, platforms, served};
+use support::{CANARY, LIMIT, Stage};
 
 /// A secret as a name may be.
 fn hex(text: &str) -> String {
@@ -32,8 +30,22 @@ fn only_in(hits: &[Hit], place: &str) -> bool {
     !hits.is_empty() && hits.iter().all(|hit| hit.place.starts_with(place))
 }
 
-impl Stage {
+pub trait Planted {
     /// Asserts that this, and nothing else, is found.
+    async fn finds(&self, place: &str) -> Result<()>;
+    /// Changes an object as the hub would, asserts that it is found, and takes it back.
+    async fn finds_patched<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        part: &str,
+        leak: serde_json::Value,
+    ) -> Result<()>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>;
+}
+
+impl Planted for Stage {
     async fn finds(&self, place: &str) -> Result<()> {
         let hits = self.hits().await?;
         ensure!(
@@ -43,8 +55,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Changes an object as the hub would, asserts that it is found, and takes it back.
-    pub async fn finds_patched<K>(
+    async fn finds_patched<K>(
         &self,
         api: &Api<K>,
         name: &str,

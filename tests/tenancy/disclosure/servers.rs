@@ -13,9 +13,9 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
-use crate::support::proxy::Proxy;
-use crate::support::scan::FOREIGN;
-use crate::support::{CANARY, LIMIT, Stage, has};
+use support::proxy::Proxy;
+use support::scan::FOREIGN;
+use support::{CANARY, LIMIT, Stage, has};
 
 /// Tasks that share the lies, so that none has to wait long for the hub to ask again.
 const TASKS: usize = 24;

@@ -56,7 +56,7 @@ pub fn tenants() -> Canaries {
 ///
 /// # Errors
 /// If its kubeconfig is none.
-pub fn key_of(identity: &Identity) -> Result<Canaries> {
+fn key_of(identity: &Identity) -> Result<Canaries> {
     let file: Value = serde_json::from_slice(&std::fs::read(identity.kubeconfig()?)?)?;
     let key = file["users"][0]["user"]["client-key-data"]
         .as_str()
@@ -156,7 +156,7 @@ pub async fn served(get: impl AsyncFn(&str) -> Result<String>) -> Result<Vec<(St
 }
 
 /// Where a secret shows in objects beside its home.
-pub fn hits_in_objects(objects: &[Object]) -> Vec<Hit> {
+fn hits_in_objects(objects: &[Object]) -> Vec<Hit> {
     let (platforms, tenants) = (platforms(), tenants());
     let of_one = |(kind, object): &Object| {
         let place = format!("{kind} {}", object.metadata.name.as_deref().unwrap_or_default());

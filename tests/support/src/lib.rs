@@ -1,17 +1,25 @@
-//! What the tests against a real API server share: one control plane a test binary, one stage a test.
+//! What test programs share: one control plane a program, one stage a test.
 //!
 //! The control plane runs without the Job controller; a test ends Jobs and pods itself, as it needs them to end.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    reason = "only tests call it, and each error and each panic is the end of a test"
+)]
 
+pub mod api;
 pub mod away;
 pub mod careless;
+pub mod claim;
 pub mod forge;
 pub mod instances;
 pub mod own;
 pub mod plane;
 pub mod proxy;
 pub mod record;
+pub mod registry;
 pub mod rights;
 pub mod scan;
 pub mod tenant;
@@ -46,10 +54,15 @@ pub const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcde
 
 /// One test's part of the control plane: two namespaces, a registry, a hub.
 pub struct Stage {
+    /// The control plane it is on.
     pub plane: &'static ControlPlane,
+    /// Its namespaces and the name of its shard.
     pub scope: Scope,
+    /// A client of the administrator.
     pub admin: Client,
+    /// Its hub while one runs.
     pub hub: Option<Hub>,
+    /// The user that its hub is.
     pub hub_user: Identity,
     /// What the chart gives a hub with the stage's flags, and so the hub's user.
     pub rights: Rights,
@@ -146,7 +159,7 @@ impl Stage {
             flags.push(format!("{OWN_HOSTS}=*"));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
-        let hub = Hub::spawn_with(env!("CARGO_BIN_EXE_renderhub"), kubeconfig, &flags, env)?;
+        let hub = Hub::spawn_with(hub_program()?, kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         self.logs.push(hub.log_path().to_owned());
         Ok(hub)
@@ -310,18 +323,22 @@ impl Stage {
         self.submit(task).await
     }
 
+    /// The tasks in the tenant's namespace.
     pub fn tasks(&self) -> Api<RenderTask> {
         Api::namespaced(self.admin.clone(), &self.scope.tenant)
     }
 
+    /// The Jobs in the rendering namespace.
     pub fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.admin.clone(), &self.scope.rendering)
     }
 
+    /// The Secrets in the rendering namespace.
     pub fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.admin.clone(), &self.scope.rendering)
     }
 
+    /// The pods in the rendering namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.admin.clone(), &self.scope.rendering)
     }
@@ -457,6 +474,13 @@ impl Drop for Stage {
             watch.passed();
         }
     }
+}
+
+/// The hub that cargo built with the test program, one directory above it: a library is not told where.
+fn hub_program() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let profile = program.ancestors().nth(2).context("a directory of programs")?;
+    Ok(profile.join("renderhub"))
 }
 
 fn scan_now(stage: &Stage) -> Result<Vec<Hit>> {

@@ -54,6 +54,7 @@ impl Stage {
         })
     }
 
+    /// Puts a kubeconfig where the task finds it.
     pub async fn put_own_kubeconfig(&self, namespace: &str, kubeconfig: &str) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "own-cluster", "namespace": namespace},
@@ -63,6 +64,7 @@ impl Stage {
         Ok(())
     }
 
+    /// Submits a task for the tenant's own cluster, with these fields of its spec laid over.
     pub async fn submit_own(&self, name: &str, there: &str, spec: Value) -> Result<RenderTask> {
         let mut wanted = json!({
             "kubeConfig": {"secretRef": {"name": "own-cluster"}}, "deploymentNamespace": there,

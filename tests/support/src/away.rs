@@ -42,9 +42,13 @@ pub async fn another() -> Result<ControlPlane> {
 
 /// A namespace on another cluster, and the `RenderCluster` of the stage's hub that leads there.
 pub struct Cluster<'a> {
+    /// The namespace, and the account there.
     pub remote: Remote<'a>,
+    /// A client of the administrator there.
     pub admin: Client,
+    /// Name of the `RenderCluster`.
     pub name: String,
+    /// Where the audit log there was before anything came from the hub.
     pub start: Mark,
 }
 
@@ -87,6 +91,7 @@ impl Stage {
         Ok(())
     }
 
+    /// All `RenderClusters`.
     pub fn clusters(&self) -> Api<RenderCluster> {
         Api::all(self.admin.clone())
     }
@@ -135,10 +140,12 @@ impl Stage {
 }
 
 impl Cluster<'_> {
+    /// The Jobs there.
     pub fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.admin.clone(), &self.remote.namespace)
     }
 
+    /// The Secrets there.
     pub fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.admin.clone(), &self.remote.namespace)
     }

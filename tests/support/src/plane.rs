@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
 /// Where the policy that sets the finalizer holds, as a release binds it that serves all namespaces.
-const FINALIZER_EVERYWHERE: &str = "\
+pub(crate) const FINALIZER_EVERYWHERE: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-finalizer}
@@ -102,7 +102,7 @@ pub fn crds() -> Result<Vec<PathBuf>> {
 /// If the chart does not hold them.
 pub fn files(kind: &str) -> Result<Vec<PathBuf>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("charts/renderhub/files")
+        .join("../../charts/renderhub/files")
         .join(kind);
     let entries: std::io::Result<Vec<_>> = std::fs::read_dir(dir)?.map(|e| Ok(e?.path())).collect();
     let mut entries = entries?;

@@ -102,7 +102,7 @@ impl Stage {
     }
 
     /// Asserts that nothing the hub asked for was forbidden: the chart gives it all that it needs.
-    pub fn was_refused_nothing(&self) {
+    pub(crate) fn was_refused_nothing(&self) {
         if self.may_be_refused.load(Ordering::Relaxed) {
             return;
         }

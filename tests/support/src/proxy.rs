@@ -46,8 +46,11 @@ pub enum Stop {
 /// A write that the hub sent.
 #[derive(Clone, Debug)]
 pub struct Write {
+    /// Method.
     pub method: String,
+    /// Path without the query.
     pub path: String,
+    /// Body, null if it is no JSON.
     pub body: Value,
 }
 

@@ -1,9 +1,5 @@
 //! A scripted registry: honest unless a test changes one of its responses, and it records every request.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "each test program uses its own part, and a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -87,7 +87,7 @@ pub fn cluster() -> Value {
 }
 
 /// A queue policy with every field.
-pub fn queue_policy() -> Value {
+fn queue_policy() -> Value {
     with_spec(
         "QueuePolicy",
         "full",
@@ -96,7 +96,7 @@ pub fn queue_policy() -> Value {
 }
 
 /// A tenant's registry with every field.
-pub fn tenants_registry() -> Value {
+fn tenants_registry() -> Value {
     let spec = json!({
         "hostname": "registry.example", "plainHTTP": false, "pushSecretRef": { "name": "a" },
         "repositoryPrefix": "{namespace}/", "tokenRealm": "https://auth.example/token",
@@ -106,7 +106,7 @@ pub fn tenants_registry() -> Value {
 }
 
 /// The same with the fields that it has for what was made for `SolAr`.
-pub fn solars_registry() -> Value {
+fn solars_registry() -> Value {
     let spec = json!({
         "hostname": "registry.example", "solarSecretRef": { "name": "a" }, "flavor": "a", "webhookPath": "a",
         "scanInterval": "a",

@@ -22,7 +22,9 @@ use super::{Stage, has};
 /// What a forger writes on an object.
 #[derive(Clone, Default)]
 pub struct Marks {
+    /// Labels, all of them.
     pub labels: BTreeMap<String, String>,
+    /// Annotations, all of them.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -51,6 +53,7 @@ impl Stage {
         Marks { labels, annotations }
     }
 
+    /// Makes a Job in the rendering namespace with these marks.
     pub async fn forge_job(&self, name: &str, marks: &Marks) -> Result<Job> {
         let mut job: Job = serde_json::from_value(json!({
             "metadata": {"name": name},
@@ -62,6 +65,7 @@ impl Stage {
         Ok(self.jobs().create(&PostParams::default(), &job).await?)
     }
 
+    /// Makes a Secret in the rendering namespace with these marks.
     pub async fn forge_secret(&self, name: &str, marks: &Marks) -> Result<Secret> {
         let mut secret: Secret = serde_json::from_value(json!({
             "metadata": {"name": name}, "stringData": {"url": "oci://foreign.test/x:1"},
@@ -71,7 +75,7 @@ impl Stage {
     }
 
     /// Makes the key that a hub makes at its first start, so that this stage has had one before.
-    pub async fn make_seal_key(&self) -> Result<()> {
+    pub(crate) async fn make_seal_key(&self) -> Result<()> {
         let key = ByteString(vec![7; KEY_BYTES]);
         let secret = Secret {
             metadata: ObjectMeta {
@@ -107,6 +111,7 @@ impl Stage {
         Ok(())
     }
 
+    /// Asserts that the foreign Secret is as it was.
     pub async fn secret_is_untouched(&self, before: &Secret) -> Result<()> {
         let now = self.secrets().get(&before.name_any()).await?;
         assert_eq!(version(&now.metadata), version(&before.metadata));

@@ -1,10 +1,7 @@
 //! What the tests of the API on a real control plane share: installing it, and objects to begin with.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 pub mod full;
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,6 +9,8 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::{Api, Client};
 use renderhub_harness::{ControlPlane, wait_for};
 use serde_json::{Value, json};
+
+use super::plane::{FINALIZER_EVERYWHERE, crds, files};
 
 /// The kinds of tasks.
 pub const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
@@ -22,30 +21,20 @@ pub const NAMESPACE: &str = "default";
 /// How long a policy may take to be in force.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The chart's generated files.
-pub fn files(dir: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("charts/renderhub/files")
-        .join(dir)
-}
-
 /// Applies every CRD, and waits until it is served.
 pub async fn install_crds(plane: &ControlPlane) -> Result<()> {
-    for entry in std::fs::read_dir(files("crds"))? {
-        plane.apply_file(&entry?.path()).await?;
+    for file in crds()? {
+        plane.apply_file(&file).await?;
     }
     Ok(())
 }
 
 /// Applies the policies, and waits until they are in force.
 pub async fn install_policies(plane: &ControlPlane) -> Result<()> {
-    for entry in std::fs::read_dir(files("policies"))? {
-        plane.apply_file(&entry?.path()).await?;
+    for file in files("policies")? {
+        plane.apply_file(&file).await?;
     }
-    // As a release that serves all namespaces binds it.
-    let binding = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: renderhub-finalizer}\n\
-        spec: {policyName: renderhub-finalizer}\n";
-    plane.apply_yaml(binding).await?;
+    plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
     let tasks = api(&plane.admin().client().await?, "ClusterRenderTask");
     let made = json!({ "x-probe": { "a": 1 } });
     let mut probe = release("ClusterRenderTask", "policy-probe");

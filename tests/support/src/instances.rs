@@ -22,6 +22,7 @@ pub const ACTIVE: &str = "ok (active)";
 pub const STANDBY: &str = "ok (standby)";
 
 impl Stage {
+    /// Starts an instance.
     pub fn spawn_instance(&mut self, name: &str) -> Result<Hub> {
         self.spawn_hub_with(&self.hub_user.kubeconfig()?, &[(INSTANCE, name)])
     }
@@ -40,6 +41,7 @@ impl Stage {
         Ok(hub)
     }
 
+    /// The Leases in the rendering namespace.
     pub fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.admin.clone(), &self.scope.rendering)
     }
@@ -49,19 +51,23 @@ impl Stage {
         Ok(format!("renderhub-{}{suffix}", self.hub_id().await?))
     }
 
+    /// The hub's Lease of this suffix.
     pub async fn lease_at(&self, suffix: &str) -> Result<Lease> {
         Ok(self.leases().get(&self.lease_name(suffix).await?).await?)
     }
 
+    /// The hub's right to work.
     pub async fn lease(&self) -> Result<Lease> {
         self.lease_at("").await
     }
 
+    /// Who holds the Lease of this suffix.
     pub async fn holder_at(&self, suffix: &str) -> Result<Option<String>> {
         let lease = self.lease_at(suffix).await?;
         Ok(lease.spec.and_then(|spec| spec.holder_identity))
     }
 
+    /// Who has the right to work.
     pub async fn holder(&self) -> Result<Option<String>> {
         self.holder_at("").await
     }

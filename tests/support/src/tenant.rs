@@ -32,6 +32,7 @@ impl Stage {
         .await
     }
 
+    /// Makes a `ServiceAccount`.
     pub async fn make_account(&self, namespace: &str, name: &str) -> Result<()> {
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": name, "namespace": namespace}});
