@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use k8s_openapi::jiff::Timestamp;
 use renderhub::api::labels::GROUP;
+use renderhub::kubernetes::seal_key;
 use renderhub_harness::audit::{Event, Mark};
 use renderhub_harness::{Audit, Identity};
 
@@ -15,8 +16,12 @@ use crate::objects::PUSH_SECRET;
 fn is_of_one_task(event: &Event) -> bool {
     match event.resource.as_str() {
         "rendertasks" | "jobs" => event.verb != "list" && event.verb != "watch",
-        // The platform's credential is a Secret too, read once.
-        "secrets" => event.name != PUSH_SECRET && event.verb != "list" && event.verb != "watch",
+        // The platform's credential and the hub's key are Secrets too, read at its start.
+        "secrets" => {
+            ![PUSH_SECRET, seal_key::NAME].contains(&event.name.as_str())
+                && event.verb != "list"
+                && event.verb != "watch"
+        }
         // The hub watches pods; it lists those of a task where their event is late.
         "pods" => event.verb != "watch",
         _ => false,
