@@ -93,6 +93,7 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
     world.restart().await?;
     world.write_catalog("main", &["more", PULL]).await?;
     world.until_copied(&team, PULL, "2").await?;
+    world.until_copied(&world.teams[1], PULL, "2").await?;
     let writes = world.writes(mark).await?;
     let copies = writes.iter().filter(|write| write.starts_with("create secrets"));
     let links = writes

@@ -77,6 +77,8 @@ pub async fn end_job(client: &Client, job: &Job, outcome: &Outcome) -> Result<()
     }
 }
 
+/// Times that a call is made again whose connection ended.
+const TRIES: usize = 3;
 /// Jobs that are ended at a time.
 const AT_ONCE: usize = 4;
 
@@ -187,8 +189,21 @@ async fn job_status(
         status[field] = value;
     }
     let patch = Patch::Merge(json!({ "status": status }));
-    jobs.patch_status(name, &PatchParams::default(), &patch).await?;
+    let parameters = PatchParams::default();
+    answered(|| jobs.patch_status(name, &parameters, &patch)).await?;
     Ok(())
+}
+
+/// The answer to a call that may be made twice; it is made again where the connection ends before the answer, as one that the API
+/// server closes because it was idle does.
+async fn answered<T, F: Future<Output = kube::Result<T>>>(call: impl Fn() -> F) -> kube::Result<T> {
+    for _ in 0..TRIES {
+        match Box::pin(call()).await {
+            Err(kube::Error::Service(_) | kube::Error::HyperError(_)) => {}
+            answer => return answer,
+        }
+    }
+    Box::pin(call()).await
 }
 
 /// Makes the Pod that the Job controller would make for `job`, already ended as `exits` says.
@@ -262,9 +277,8 @@ pub async fn end_pod(client: &Client, pod: &Pod, exits: &[Exit]) -> Result<Pod> 
     });
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let patch = Patch::Merge(json!({ "status": status }));
-    Ok(pods
-        .patch_status(&pod.name_any(), &PatchParams::default(), &patch)
-        .await?)
+    let (name, parameters) = (pod.name_any(), PatchParams::default());
+    Ok(answered(|| pods.patch_status(&name, &parameters, &patch)).await?)
 }
 
 fn statuses(containers: &[Container], exits: &[Exit], now: &Time, never_started: bool) -> (Vec<Value>, bool) {
