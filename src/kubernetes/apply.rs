@@ -20,7 +20,7 @@ pub use client::HubClient;
 pub use error::{CallError, CreateError};
 pub use get::FetchedJob;
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
-pub use objects::{METADATA_ONLY, TaskObjectClient};
+pub use objects::{TaskObjectClient, for_metadata};
 pub use pipeline::{NewObject, SeenTarget, StatusWrite};
 pub use platform::PlatformStatusPatch;
 pub use secret::{SecretBody, SecretData};

@@ -13,7 +13,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Request as HttpRequest;
-use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -24,7 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::{
-    CallError, METADATA_ONLY, OBJECT_MAX, SecretBody, TransportStage, fetch, log_call,
+    CallError, OBJECT_MAX, SecretBody, TransportStage, fetch, for_metadata, log_call,
 };
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
@@ -232,12 +231,11 @@ impl PullSecretClient {
         &self,
         verb: &'static str,
         resource: &'static str,
-        mut request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<AnsweredMetadata, CallError> {
-        if let Ok(request) = &mut request {
-            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-        }
-        let body = self.call(verb, resource, request, OBJECT_MAX).await?;
+        let body = self
+            .call(verb, resource, for_metadata(request), OBJECT_MAX)
+            .await?;
         let written: MetadataAnswer = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         Ok(written.metadata)
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use support::away::another;
 use support::plane::own_plane;
-use support::{CANARY, LIMIT};
+use support::{CANARY, LIMIT, shop_task};
 
 /// How many clusters there are besides the hubs' own.
 const REMOTES: usize = 2;
@@ -156,26 +156,7 @@ impl Fleet {
 
     fn task(&self, number: usize) -> Value {
         let namespace = self.namespace_of(number);
-        let mut task = json!({
-            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderTask",
-            "metadata": {"name": format!("task-{number}"), "namespace": namespace},
-            "spec": {
-                "config": {"type": "release", "release": {
-                    "chart": {"name": "shop", "version": "1.0.0"},
-                    "input": {
-                        "component": {"name": "shop"},
-                        "resources": {"chart": {
-                            "repository": "registry.test/shop", "tag": "1.0.0", "insecure": false,
-                        }},
-                        "entrypoint": {"resourceName": "chart", "type": "helm"},
-                    },
-                    "values": {"replicas": 3},
-                }},
-                "repository": format!("{namespace}/shop"),
-                "tag": "1.0.0",
-                "registryRef": {"name": REGISTRY},
-            },
-        });
+        let mut task = shop_task(namespace, REGISTRY, &format!("task-{number}"));
         if let Some(cluster) = &self.sites[self.site_of(number)].cluster {
             task["spec"]["clusterName"] = json!(cluster);
         }

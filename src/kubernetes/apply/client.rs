@@ -273,6 +273,7 @@ mod tests {
     use crate::api::labels::PIPELINE_BOOTSTRAP;
     use crate::api::names::TaskUid;
     use crate::api::pipeline::{Target, TargetStatus};
+    use crate::kubernetes::apply::objects::METADATA_ONLY;
     use crate::kubernetes::apply::{ApiTransport, NewObject, StatusWrite};
     use crate::plan::pipeline::object::ObjectKey;
 
@@ -320,7 +321,7 @@ mod tests {
             _: ResponseLimit,
         ) -> BoxFuture<'_, Result<Bytes, CallError>> {
             let accepts = request.headers().get(http::header::ACCEPT).cloned();
-            let is_lean = accepts.is_some_and(|accepts| accepts == crate::kubernetes::apply::METADATA_ONLY);
+            let is_lean = accepts.is_some_and(|accepts| accepts == METADATA_ONLY);
             let answer = Bytes::from_static(br#"{"metadata": {"resourceVersion": "7", "uid": "u"}}"#);
             Box::pin(async move { is_lean.then_some(answer).ok_or(CallError::Invalid) })
         }

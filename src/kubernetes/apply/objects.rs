@@ -34,8 +34,18 @@ use super::transport_stage::TransportStage;
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Asks for the metadata of what is written, or as a last resort for all of it: the answer to a write repeats the object, a
 /// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
-pub const METADATA_ONLY: HeaderValue =
+pub(super) const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+
+/// A request that is answered with the metadata of its object alone.
+///
+/// # Errors
+/// That of the request.
+pub fn for_metadata<E>(request: Result<HttpRequest<Vec<u8>>, E>) -> Result<HttpRequest<Vec<u8>>, E> {
+    let mut request = request?;
+    request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+    Ok(request)
+}
 
 /// An answer that is not what was asked for.
 const UNREADABLE: CallError = CallError::Transport(TransportStage::Decode);
@@ -125,10 +135,7 @@ impl TaskObjectClient {
             dry_run,
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
-        let mut request = self.own::<K>().create(&parameters, body);
-        if let Ok(request) = &mut request {
-            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-        }
+        let request = for_metadata(self.own::<K>().create(&parameters, body));
         let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
@@ -310,12 +317,9 @@ impl TaskObjectClient {
         &self,
         verb: &'static str,
         resource: &'static str,
-        mut request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
+        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        if let Ok(request) = &mut request {
-            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-        }
-        self.send(verb, resource, request).await
+        self.send(verb, resource, for_metadata(request)).await
     }
 
     /// The body of the answer as it came, as far as it is wanted.

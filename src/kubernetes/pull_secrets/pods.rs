@@ -1,6 +1,5 @@
 //! Calls for pods that cannot be pulled, and what made them.
 
-use http::header::ACCEPT;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -9,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{PullSecretClient, UNREADABLE, bytes, created, of};
-use crate::kubernetes::apply::{CallError, METADATA_ONLY, OBJECT_MAX};
+use crate::kubernetes::apply::{CallError, OBJECT_MAX};
 use crate::plan::pull_secrets::olm::{PendingPods, WantedEviction, pending_pods};
 
 /// Pods of a namespace that are looked at: those of a namespace's operators are a few.
@@ -51,10 +50,7 @@ impl PullSecretClient {
             owner_references: Vec<OwnerReference>,
         }
         let (name, uid) = &eviction.replica_set;
-        let mut request = of::<ReplicaSet>(&eviction.pod.namespace).get_metadata(name, &GetParams::default());
-        if let Ok(request) = &mut request {
-            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-        }
+        let request = of::<ReplicaSet>(&eviction.pod.namespace).get_metadata(name, &GetParams::default());
         let body = match self.call("get", "replicasets", request, OBJECT_MAX).await {
             Err(CallError::NotFound) => return Ok(false),
             answer => answer?,

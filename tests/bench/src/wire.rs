@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use http::header::ACCEPT;
 use kube::{Client, Config};
-use renderhub::kubernetes::apply::METADATA_ONLY;
+use renderhub::kubernetes::apply::for_metadata;
 
 /// Requests in flight of a bulk writer; more only wait in the API server.
 pub const IN_FLIGHT: usize = 8;
@@ -43,9 +42,7 @@ pub async fn send(client: &Client, request: Request) -> Result<()> {
 /// # Errors
 /// If it fails, or the API server refuses.
 pub async fn write(client: &Client, request: Request) -> Result<()> {
-    let mut request = request?;
-    request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-    send(client, Ok(request)).await
+    send(client, for_metadata(request)).await
 }
 
 /// Whether the object was gone already.

@@ -307,3 +307,34 @@ fn statuses(containers: &[Container], exits: &[Exit], now: &Time, never_started:
     }
     (statuses, failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_whose_connection_ends_is_made_again_and_one_that_is_refused_is_not() {
+        let broken = || kube::Error::Service("connection closed before message completed".into());
+        let refused = || kube::Error::Api(kube::core::Status::failure("no", "Forbidden").boxed());
+        // How often the connection ends first, how the call ends, and how often it is made then.
+        for (ends, is_refused, made) in [(0, false, 1), (2, false, 3), (9, false, TRIES + 1), (1, true, 2)] {
+            let calls = AtomicUsize::new(0);
+            let answer = answered(|| {
+                let call = calls.fetch_add(1, Ordering::Relaxed);
+                let answer = match call {
+                    _ if call < ends => Err(broken()),
+                    _ if is_refused => Err(refused()),
+                    _ => Ok(call),
+                };
+                futures::future::ready(answer)
+            });
+            let is_answered = answer.await.is_ok();
+            assert_eq!(
+                (calls.load(Ordering::Relaxed), is_answered),
+                (made, ends < made && !is_refused)
+            );
+        }
+    }
+}
