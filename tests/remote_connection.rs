@@ -39,7 +39,7 @@ async fn a_site_is_up_once_every_job_there_was_listed() -> Result<()> {
         remote.make_job(task).await?;
     }
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, config(&account)?);
+    world.apply_kubeconfig(&key, config(&account)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
     let said = world.said(&site);
@@ -86,11 +86,8 @@ async fn no_site_is_up_before_all_were_seen() -> Result<()> {
     between.hold(Some(&format!("{}/jobs", second.namespace)));
     let (world, key) = (World::new(), first.key());
     world.registry.open(&key, first.site());
-    assert!(
-        world.all().is_empty(),
-        "through what is not bound, nothing is opened"
-    );
-    world.bind(&key, between.config(&account)?);
+    assert!(world.all().is_empty(), "without a connection nothing is opened");
+    world.apply_kubeconfig(&key, between.config(&account)?);
     world.registry.open(&key, first.site());
     world.registry.open(&key, second.site());
     wait_for("the first to be seen", LIMIT, async || {
@@ -120,7 +117,7 @@ async fn another_site_disturbs_no_other() -> Result<()> {
     second.make_job("t1").await?;
     let forward = Forward::to(first.address()).await?;
     let (world, key) = (World::new(), first.key());
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.registry.open(&key, first.site());
     world.until_up(&first.site()).await?;
     let before = world.said(&first.site());
@@ -154,7 +151,7 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
     let account = remote.account("hub").await?;
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
     who(&seat).await.unwrap();
@@ -162,7 +159,7 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
     let (slow, namespace) = (seat.clone(), remote.namespace.clone());
     let call = tokio::spawn(async move { slow_call(&slow, &namespace, 25).await });
     tokio::task::yield_now().await;
-    world.registry.unbind(&key, Reason::KubeconfigNotFound);
+    world.registry.end_connection(&key, Reason::KubeconfigNotFound);
     assert!(world.registry.client(&site).is_none() && !seat.is_valid());
     assert!(who(&seat).await.is_err(), "not even by who held it before");
     let cut = tokio::time::timeout(std::time::Duration::from_secs(5), call).await??;
@@ -178,7 +175,7 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
     })
     .await?;
     remote.make_job("t1").await?;
-    assert_eq!((world.registry.bound(), world.said(&site).len()), (0, told));
+    assert_eq!((world.registry.connections(), world.said(&site).len()), (0, told));
     world.ended().await
 }
 
@@ -196,18 +193,18 @@ async fn a_start_with_dead_clusters_delays_no_other() -> Result<()> {
             plane: plane().await?,
             namespace: format!("dead-{number}"),
         };
-        world.bind(&other.key(), through(&dead, &account)?);
+        world.apply_kubeconfig(&other.key(), through(&dead, &account)?);
         world.registry.open(&other.key(), other.site());
         others.push(other);
     }
-    world.bind(&remote.key(), config(&account)?);
+    world.apply_kubeconfig(&remote.key(), config(&account)?);
     world.registry.open(&remote.key(), remote.site());
     world.until_up(&remote.site()).await?;
     for other in &others {
         assert!(world.registry.client(&other.site()).is_none());
     }
     world.until_down(&others[99].site(), Reason::Unreachable).await?;
-    assert_eq!(world.registry.bound(), 101);
+    assert_eq!(world.registry.connections(), 101);
     world.ended().await
 }
 
@@ -221,7 +218,7 @@ async fn the_last_word_is_the_last() -> Result<()> {
     let (world, site) = (World::new(), remote.site());
     for round in 0..20 {
         let key = key(&format!("{}-{round}", remote.namespace));
-        world.bind(&key, config(&account)?);
+        world.apply_kubeconfig(&key, config(&account)?);
         world.registry.open(&key, site.clone());
         if round % 2 == 0 {
             world.until_up(&site).await?;
@@ -235,7 +232,7 @@ async fn the_last_word_is_the_last() -> Result<()> {
         if round % 3 == 0 {
             world.until_down(&site, Reason::FeatureDisabled).await?;
         }
-        world.registry.unbind(&key, Reason::KubeconfigNotFound);
+        world.registry.end_connection(&key, Reason::KubeconfigNotFound);
     }
     world.until_down(&site, Reason::FeatureDisabled).await?;
     let said = world.said(&site);

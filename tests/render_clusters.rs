@@ -82,7 +82,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
     // The key goes, and comes back under the other name.
     world.put_secret(&west, "something", "else").await?;
     world.told(&west, "False", "KubeconfigNotFound").await?;
-    assert_eq!(world.registry().bound(), 0);
+    assert_eq!(world.registry().connections(), 0);
     world
         .put_secret(&west, "value.yaml", &kubeconfig_of(&user)?)
         .await?;
@@ -91,14 +91,14 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
     // The Secret goes, and another one comes.
     world.delete_secret(&west).await?;
     world.told(&west, "False", "KubeconfigNotFound").await?;
-    assert_eq!(world.registry().bound(), 0);
+    assert_eq!(world.registry().connections(), 0);
     world.put_secret(&west, "value", &kubeconfig_of(&user)?).await?;
     world.told(&west, "True", "Connected").await?;
 
     // The cluster goes, and nothing of it stays.
     world.delete_cluster(&west).await?;
     wait_for("the connection to be gone", LIMIT, async || {
-        Ok((world.registry().bound() == 0 && world.shown(&west).is_empty()).then_some(()))
+        Ok((world.registry().connections() == 0 && world.shown(&west).is_empty()).then_some(()))
     })
     .await?;
     world.passed().await
@@ -136,7 +136,7 @@ async fn each_kubeconfig_that_is_refused_says_why() -> Result<()> {
         assert!(is_own_words || name == &"garbage", "{}", told.message);
     }
     // Only one of them led to a connection, and that is corrected like all others.
-    assert_eq!(world.registry().bound(), 1);
+    assert_eq!(world.registry().connections(), 1);
     let mended = world.name("exec");
     world.put_secret(&mended, "value", &good).await?;
     world.told(&mended, "True", "Connected").await?;
@@ -156,16 +156,16 @@ async fn clusters_of_one_kubeconfig_have_one_connection() -> Result<()> {
         world.put_cluster(name, "shared", more).await?;
         world.told(name, "True", "Connected").await?;
     }
-    assert_eq!(world.registry().bound(), 1);
+    assert_eq!(world.registry().connections(), 1);
     world.delete_cluster(&east).await?;
     world.barrier().await?;
-    assert_eq!(world.registry().bound(), 1);
+    assert_eq!(world.registry().connections(), 1);
     let (attempts, _) = world.connections_of(&west);
     assert_eq!(attempts, 1, "it was connected to once");
     world.told(&west, "True", "Connected").await?;
     world.delete_cluster(&west).await?;
     wait_for("the connection to be gone", LIMIT, async || {
-        Ok((world.registry().bound() == 0).then_some(()))
+        Ok((world.registry().connections() == 0).then_some(()))
     })
     .await?;
     world.passed().await
@@ -197,7 +197,7 @@ async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
 
     world.delete_cluster(&west).await?;
     world.barrier().await?;
-    assert_eq!(world.registry().bound(), 1);
+    assert_eq!(world.registry().connections(), 1);
     assert!(
         world.registry().client(&site).is_some(),
         "what runs there can be asked for"
@@ -214,14 +214,14 @@ async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
         )
     };
     world.state(&site, "the loss", is_gone).await?;
-    assert!(world.registry().bound() == 0 && world.registry().client(&site).is_none());
+    assert!(world.registry().connections() == 0 && world.registry().client(&site).is_none());
     world
         .put_secret(&west, "value", &kubeconfig_of(&world.user("west").await?)?)
         .await?;
     world.is_up(&west).await?;
     world.want(SiteRequest::Close(Arc::clone(&site)))?;
     wait_for("the connection to be gone", LIMIT, async || {
-        Ok((world.registry().bound() == 0).then_some(()))
+        Ok((world.registry().connections() == 0).then_some(()))
     })
     .await?;
     // Nothing leads there any more.

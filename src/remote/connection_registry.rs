@@ -1,6 +1,6 @@
 //! All connections to other clusters, by kubeconfig, and the clients of their sites.
 //!
-//! Only the cluster controller binds, opens, closes and unbinds; none of that waits, or uses the network. A reconcile looks up a
+//! Only the cluster controller applies kubeconfigs, opens and closes sites, and ends connections; none of that waits, or uses the network. A reconcile looks up a
 //! [`SiteClient`], which never waits either. Each connection is a task of its own; the lock here is held only to change its
 //! desired state.
 
@@ -104,20 +104,29 @@ impl ConnectionRegistry {
         }))
     }
 
-    /// Connects with a kubeconfig, or updates a bound one. The same kubeconfig changes nothing; a new token alone is sent with
-    /// the next request; any other change opens a new connection, which replaces the old one when it is up, and whose failure
-    /// ends the old one too. After [`crate::plan::remote::health::ConnectionHealth::reread`] the caller binds again what it read.
+    /// Connects with a kubeconfig, or applies it to the connection that is there. The same kubeconfig changes nothing; a rotated
+    /// token is sent with the next request; any other change opens a new connection, which replaces the old one when it is up, and
+    /// whose failure ends the old one too. After [`crate::plan::remote::health::ConnectionHealth::wants_reread`] the caller applies
+    /// what it read, changed or not.
     ///
-    /// `name` labels its metrics, from the first bind on; names must be unique. Needs a tokio runtime.
-    pub fn bind(&self, key: ConnectionKey, name: &str, config: RemoteConfig, rate_limit: RateLimit) {
+    /// `name` labels its metrics, from the first kubeconfig on; names must be unique. Needs a tokio runtime.
+    pub fn apply_kubeconfig(
+        &self,
+        key: ConnectionKey,
+        name: &str,
+        config: RemoteConfig,
+        rate_limit: RateLimit,
+    ) {
         if self.0.end.is_cancelled() {
             return;
         }
         let mut control = self.control();
         if let Some(handle) = control.handles.get(&key) {
             let next = DesiredConnection::new(config, rate_limit);
-            handle.shared.renew(&next);
-            handle.desired.send_modify(|desired| desired.rebind(next));
+            handle.shared.rotate_token(&next);
+            handle
+                .desired
+                .send_modify(|desired| desired.apply_kubeconfig(next));
             return;
         }
         let clusters = self.0.common.metrics.clusters.clone();
@@ -130,9 +139,9 @@ impl ConnectionRegistry {
         control.handles.insert(key, ActorHandle { shared, desired });
     }
 
-    /// Watches a site through a bound connection; a site that is open through another one is closed there first. From then on
-    /// the engine gets the states of the site, the first of which is that it is not connected. Does nothing if the connection
-    /// is not bound.
+    /// Watches a site through a connection; a site that is open through another one is closed there first. From then on
+    /// the engine gets the states of the site, the first of which is that it is not connected. Does nothing if there is no
+    /// such connection.
     pub fn open(&self, key: &ConnectionKey, site: Arc<Site>) {
         let mut control = self.control();
         if !control.handles.contains_key(key) {
@@ -182,7 +191,7 @@ impl ConnectionRegistry {
     }
 
     /// Ends a connection at once, with all its calls and watches. Its sites are announced as down for this reason, and closed.
-    pub fn unbind(&self, key: &ConnectionKey, reason: Reason) {
+    pub fn end_connection(&self, key: &ConnectionKey, reason: Reason) {
         let mut control = self.control();
         let Some(handle) = control.handles.remove(key) else {
             return;
@@ -210,9 +219,9 @@ impl ConnectionRegistry {
         client.is_valid().then_some(client)
     }
 
-    /// Number of bound connections, up or not.
+    /// Number of connections, up or not.
     #[must_use]
-    pub fn bound(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.control().handles.len()
     }
 

@@ -50,7 +50,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/task/image_pull.rs LONGEST",
         "controllers/pull_copies.rs FRESH",
         "plan/platform/unserved_namespaces.rs RECENT",
-        "kubernetes/tenant/token.rs MARGIN",
+        "kubernetes/tenant/account_token.rs MARGIN",
         "remote/connection/site_watch.rs FIRST_REOPEN_PAUSE",
         "remote/connection/site_watch.rs HEALTHY_LIFE",
         "remote/connection/report.rs STALE",

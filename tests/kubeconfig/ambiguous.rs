@@ -214,7 +214,7 @@ fn it_is_clear_which_context_is_meant() {
     let mut only = without("/current-context");
     only["contexts"].as_array_mut().unwrap().pop();
     let only = accepted(&only, "the only context");
-    assert_eq!(only.identity(), accepted(&valid(), "whole").identity());
+    assert_eq!(only.fingerprint(), accepted(&valid(), "whole").fingerprint());
 }
 
 #[test]

@@ -114,6 +114,9 @@ pub fn accepted(document: &Value, what: &str) -> RemoteConfig {
         read.unwrap_or_else(|error| panic!("{what}, {form}: {error}"))
     });
     let first = found.next().unwrap();
-    assert!(found.all(|other| other.identity() == first.identity()), "{what}");
+    assert!(
+        found.all(|other| other.fingerprint() == first.fingerprint()),
+        "{what}"
+    );
     first
 }

@@ -101,8 +101,8 @@ fn all_that_is_said(text: &str) -> String {
             let parts = (
                 &config.host,
                 &config.login,
-                config.identity(),
-                config.connection(),
+                config.fingerprint(),
+                config.fingerprint_without_token(),
             );
             printed(&config) + &printed(&parts) + &printed(&config.tls_server_name)
         }

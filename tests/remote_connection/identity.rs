@@ -53,7 +53,7 @@ async fn a_kubeconfig_that_leads_to_the_hub_is_refused() -> Result<()> {
             cluster: ClusterName::Platform(name.to_owned()),
             namespace: remote.namespace.clone(),
         });
-        world.bind(&key, config);
+        world.apply_kubeconfig(&key, config);
         world.registry.open(&key, site.clone());
         world.until_down(&site, Reason::SelfTarget).await?;
         let report = world
@@ -95,7 +95,7 @@ async fn who_may_look_at_no_namespace_is_not_recognised_and_refused() -> Result<
     });
     let site = remote.site();
     for (world, then) in [(its_hub, Some(Reason::SelfTarget)), (World::new(), None)] {
-        world.bind(&remote.key(), config(&account)?);
+        world.apply_kubeconfig(&remote.key(), config(&account)?);
         world.registry.open(&remote.key(), site.clone());
         world.until_down(&site, Reason::Unrecognised).await?;
         assert!(world.registry.client(&site).is_none());
@@ -169,7 +169,7 @@ async fn on_a_tenants_cluster_the_hub_is_the_tenants_account() -> Result<()> {
     let tenant = Tenant::new("tenant").await?;
     let (world, key) = (World::new(), tenant.remote.key());
     let mark = tenant.remote.plane.audit()?.mark().await?;
-    world.bind(&key, config(&tenant.user)?);
+    world.apply_kubeconfig(&key, config(&tenant.user)?);
     let (site, stranger) = (tenant.site_as("deployer"), tenant.site_as("default"));
     world.registry.open(&key, site.clone());
     world.registry.open(&key, stranger.clone());
@@ -207,7 +207,7 @@ async fn a_tenants_kubeconfig_that_may_do_everything_is_refused() -> Result<()> 
     let tenant = Tenant::new("mighty").await?;
     let (world, key) = (World::new(), tenant.remote.key());
     let admin = tenant.remote.plane.user("mighty", &["system:masters"])?;
-    world.bind(&key, config(&admin)?);
+    world.apply_kubeconfig(&key, config(&admin)?);
     let (site, platform) = (tenant.site_as("deployer"), tenant.remote.site());
     world.registry.open(&key, site.clone());
     world.registry.open(&key, platform.clone());
@@ -231,7 +231,7 @@ async fn a_tenants_kubeconfig_that_may_do_everything_is_refused() -> Result<()> 
 async fn another_token_is_looked_at_as_the_first_was() -> Result<()> {
     let tenant = Tenant::new("later").await?;
     let (world, key, site) = (World::new(), tenant.remote.key(), tenant.site_as("deployer"));
-    world.bind(&key, config(&tenant.user)?);
+    world.apply_kubeconfig(&key, config(&tenant.user)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
     let almighty = tenant
@@ -246,10 +246,10 @@ async fn another_token_is_looked_at_as_the_first_was() -> Result<()> {
         tenant.remote.namespace
     );
     tenant.remote.plane.apply_yaml(&binding).await?;
-    world.bind(&key, config(&almighty)?);
+    world.apply_kubeconfig(&key, config(&almighty)?);
     world.until_down(&site, Reason::InsecureKubeconfig).await?;
     assert!(!seat.is_valid() && who(&seat).await.is_err());
-    world.bind(&key, config(&tenant.user)?);
+    world.apply_kubeconfig(&key, config(&tenant.user)?);
     world.until_up(&site).await?;
     world.ended().await
 }
@@ -266,7 +266,7 @@ async fn who_strips_impersonation_gets_nothing_to_do() -> Result<()> {
     let (world, key) = (World::new(), tenant.remote.key());
     let (site, platform) = (tenant.site_as("deployer"), tenant.remote.site());
     let mark = tenant.remote.plane.audit()?.mark().await?;
-    world.bind(&key, stripper.config(&tenant.user)?);
+    world.apply_kubeconfig(&key, stripper.config(&tenant.user)?);
     world.registry.open(&key, site.clone());
     world.until_down(&site, Reason::ImpersonationNotEffective).await?;
     assert!(world.registry.client(&site).is_none());

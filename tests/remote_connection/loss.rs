@@ -23,7 +23,7 @@ async fn a_lost_cluster_is_down_since_the_loss_and_comes_back_with_what_is_there
         remote.make_job("t2").await?;
         let forward = Forward::to(remote.address()).await?;
         let (world, key, site) = (World::new(), remote.key(), remote.site());
-        world.bind(&key, through(&forward, &account)?);
+        world.apply_kubeconfig(&key, through(&forward, &account)?);
         world.registry.open(&key, site.clone());
         let seat = world.until_up(&site).await?;
         forward.set(mode);
@@ -72,7 +72,7 @@ async fn a_broken_connection_to_a_cluster_that_lives_is_no_loss() -> Result<()> 
     let account = remote.account("hub").await?;
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.registry.open(&key, site.clone());
     world.until_up(&site).await?;
     let taken = forward.taken();
@@ -116,7 +116,7 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     let world = World::with(patient, Arc::new(|_| None));
     let (key, site) = (remote.key(), remote.site());
     let config = through(&forward, &account)?;
-    world.bind(&key, config.clone());
+    world.apply_kubeconfig(&key, config.clone());
     world.registry.open(&key, site.clone());
     world.until_up(&site).await?;
     let accounts: Api<ServiceAccount> =
@@ -124,14 +124,16 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     accounts.delete("hub", &DeleteParams::default()).await?;
     // The API server remembers a token for ten seconds.
     let asked = world
-        .until_reported(&key, "the Secret to be asked for", |report| report.health.reread)
+        .until_reported(&key, "the Secret to be asked for", |report| {
+            report.health.wants_reread
+        })
         .await?;
     assert_eq!(
         asked.health.phase,
         ConnectionPhase::Up,
         "not lost before it is known"
     );
-    world.bind(&key, config);
+    world.apply_kubeconfig(&key, config);
     world.until_down(&site, Reason::Unauthorized).await?;
     let report = world
         .until_reported(&key, "two more attempts", |report| report.health.attempts >= 2)
@@ -140,11 +142,11 @@ async fn a_refused_credential_asks_for_the_secret_once() -> Result<()> {
     let asked = world
         .reports(&key)
         .windows(2)
-        .filter(|pair| !pair[0].health.reread && pair[1].health.reread)
+        .filter(|pair| !pair[0].health.wants_reread && pair[1].health.wants_reread)
         .count();
     assert_eq!(asked, 1, "once");
     // Another token is tried at once, whatever the wait.
-    world.bind(&key, through(&forward, &remote.account("other").await?)?);
+    world.apply_kubeconfig(&key, through(&forward, &remote.account("other").await?)?);
     world.until_up(&site).await?;
     world.ended().await
 }
@@ -157,7 +159,7 @@ async fn a_withdrawn_right_is_forbidden_and_not_dead() -> Result<()> {
     other.grant(&account, role()).await?;
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.registry.open(&key, site.clone());
     world.registry.open(&key, other.site());
     world.until_up(&site).await?;

@@ -16,13 +16,13 @@ async fn the_same_kubeconfig_reconnects_nothing() -> Result<()> {
     let account = remote.account("hub").await?;
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.registry.open(&key, site.clone());
     world.until_up(&site).await?;
     let said = world.said(&site);
     let same = through(&forward, &account)?;
     for _ in 0..100 {
-        world.bind(&key, same.clone());
+        world.apply_kubeconfig(&key, same.clone());
         tokio::task::yield_now().await;
     }
     // A call and a Job show that what came before was worked through.
@@ -46,13 +46,13 @@ async fn another_token_is_on_the_next_request_and_on_the_same_connection() -> Re
     let (first, second) = (remote.account("first").await?, remote.account("second").await?);
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &first)?);
+    world.apply_kubeconfig(&key, through(&forward, &first)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
     assert_eq!(who(&seat).await.unwrap(), first.name());
     let said = world.said(&site);
     for account in [&second, &first, &second] {
-        world.bind(&key, through(&forward, account)?);
+        world.apply_kubeconfig(&key, through(&forward, account)?);
         assert_eq!(who(&seat).await.unwrap(), account.name());
     }
     assert_eq!(forward.taken(), 1, "on the same connection");
@@ -86,7 +86,7 @@ async fn another_certificate_takes_the_place_while_old_calls_end() -> Result<()>
     remote.make_job("t1").await?;
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &first)?);
+    world.apply_kubeconfig(&key, through(&forward, &first)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
     assert_eq!(who(&seat).await.unwrap(), first.name());
@@ -94,7 +94,7 @@ async fn another_certificate_takes_the_place_while_old_calls_end() -> Result<()>
     let (slow, namespace) = (seat.clone(), remote.namespace.clone());
     let call = tokio::spawn(async move { slow_call(&slow, &namespace, 6).await });
     tokio::task::yield_now().await;
-    world.bind(&key, through(&forward, &second)?);
+    world.apply_kubeconfig(&key, through(&forward, &second)?);
     wait_for("requests as the second", LIMIT, async || {
         Ok((who(&seat).await? == second.name()).then_some(()))
     })
@@ -129,19 +129,19 @@ async fn a_kubeconfig_that_does_not_work_ends_the_old_connection_too() -> Result
     let account = remote.account("hub").await?;
     let forward = Forward::to(remote.address()).await?;
     let (world, key, site) = (World::new(), remote.key(), remote.site());
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
     let mut nowhere = through(&forward, &account)?;
     nowhere.port = 1;
-    world.bind(&key, nowhere);
+    world.apply_kubeconfig(&key, nowhere);
     world.until_down(&site, Reason::Unreachable).await?;
     assert!(who(&seat).await.is_err());
     wait_for("the old connection to end", LIMIT, async || {
         Ok((forward.open() == 0).then_some(()))
     })
     .await?;
-    world.bind(&key, through(&forward, &account)?);
+    world.apply_kubeconfig(&key, through(&forward, &account)?);
     world.until_up(&site).await?;
     world.ended().await
 }
@@ -211,14 +211,14 @@ async fn rotate(given: &[String]) -> Result<()> {
             namespace: namespace.clone(),
         }),
     );
-    world.bind(&key, tokens[0].clone());
+    world.apply_kubeconfig(&key, tokens[0].clone());
     world.registry.open(&key, std::sync::Arc::clone(&site));
     let mut before = None;
     for number in 0..11_000_usize {
         if number == 1_000 {
             before = Some(held()?);
         }
-        world.bind(&key, tokens[number % 2].clone());
+        world.apply_kubeconfig(&key, tokens[number % 2].clone());
         if number % 50 == 0 {
             // Each is in use; the pause lets the connection's task see it.
             who(&world.until_up(&site).await?).await?;
@@ -240,7 +240,7 @@ async fn rotate(given: &[String]) -> Result<()> {
         if number == 100 {
             before = Some(held()?);
         }
-        world.bind(&key, certificates[number % 2].clone());
+        world.apply_kubeconfig(&key, certificates[number % 2].clone());
         wait_for("the swap", LIMIT, async || {
             let swaps = world.connections(&key).1;
             Ok((swaps > u64::try_from(number)?).then_some(()))

@@ -45,10 +45,10 @@ async fn a_recreated_secret_inherits_nothing() -> Result<()> {
         for step in steps {
             if step == 0 {
                 if let Some(old) = old.take() {
-                    world.registry.unbind(&old, Reason::KubeconfigNotFound);
+                    world.registry.end_connection(&old, Reason::KubeconfigNotFound);
                 }
             } else {
-                world.bind(&key, configs[number % 2].clone());
+                world.apply_kubeconfig(&key, configs[number % 2].clone());
                 if dice.below(2) == 0 {
                     tokio::task::yield_now().await;
                 }
@@ -72,7 +72,7 @@ async fn a_recreated_secret_inherits_nothing() -> Result<()> {
         }
         old = Some(key);
     }
-    assert_eq!(world.registry.bound(), 1, "the last");
+    assert_eq!(world.registry.connections(), 1, "the last");
     // A later client began after the last message of the one before.
     let said = world.said(&site);
     let states = |at: usize| {
@@ -147,11 +147,11 @@ async fn no_call_gets_stuck_whatever_is_done_at_once() -> Result<()> {
                 match dice.below(8) {
                     0 | 1 => {
                         let config = &configs[usize::try_from(dice.below(4)).unwrap()];
-                        world.bind(&key, config.clone());
+                        world.apply_kubeconfig(&key, config.clone());
                     }
                     2 | 3 => world.registry.open(&key, site),
                     4 => world.registry.close(&site),
-                    5 => world.registry.unbind(&key, Reason::KubeconfigNotFound),
+                    5 => world.registry.end_connection(&key, Reason::KubeconfigNotFound),
                     _ => {
                         if let Some(seat) = world.registry.client(&site) {
                             // It may end at any moment, but it ends.
@@ -169,7 +169,7 @@ async fn no_call_gets_stuck_whatever_is_done_at_once() -> Result<()> {
     all.await.context("somebody got stuck")?;
     // And it works as before.
     let (last, site) = (key("storm-last"), Arc::clone(&sites[0]));
-    world.bind(&last, config(&accounts[0])?);
+    world.apply_kubeconfig(&last, config(&accounts[0])?);
     world.registry.open(&last, Arc::clone(&site));
     let seat = world.until_up(&site).await?;
     assert_eq!(who(&seat).await.unwrap(), accounts[0].name());

@@ -155,13 +155,14 @@ impl World {
         }
     }
 
-    /// Binds under the key's own name, as fast as the cluster lets it.
-    pub fn bind(&self, key: &ConnectionKey, config: RemoteConfig) {
+    /// Applies it under the key's own name, as fast as the cluster lets it.
+    pub fn apply_kubeconfig(&self, key: &ConnectionKey, config: RemoteConfig) {
         let pace = RateLimit {
             qps: 1_000,
             burst: 1_000,
         };
-        self.registry.bind(key.clone(), &key.secret_uid, config, pace);
+        self.registry
+            .apply_kubeconfig(key.clone(), &key.secret_uid, config, pace);
     }
 
     /// The announcements of a site so far.

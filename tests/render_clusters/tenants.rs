@@ -25,7 +25,7 @@ const BUILDER: &str = "builder";
 /// Times short enough to be waited for.
 fn short() -> ClusterControllerLimits {
     ClusterControllerLimits {
-        reread: BackoffPolicy {
+        read_retry: BackoffPolicy {
             base: Duration::from_millis(500),
             cap: Duration::from_secs(2),
         },
@@ -123,18 +123,18 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
     })
     .await?;
     world.refused(&site, Reason::RBACDenied).await?;
-    assert_eq!(world.registry().bound(), 0);
+    assert_eq!(world.registry().connections(), 0);
     world
         .let_read(&tenant, &tenant, &["get", "list", "watch"], &["kubeconfig"])
         .await?;
     world.is_own_up(&site).await?;
-    assert_eq!(world.registry().bound(), 1);
+    assert_eq!(world.registry().connections(), 1);
 
     // Gone, and another one of its name.
     let secrets = world.own_secrets(&tenant);
     secrets.delete("kubeconfig", &DeleteParams::default()).await?;
     world.refused(&site, Reason::KubeconfigNotFound).await?;
-    assert_eq!(world.registry().bound(), 0);
+    assert_eq!(world.registry().connections(), 0);
     let other = world.user("other").await?;
     put_secret(
         &world.admin,
@@ -167,7 +167,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
         .await?;
     world.refused(&site, Reason::RBACDenied).await?;
     wait_for("the connection to end", LIMIT, async || {
-        Ok((world.registry().bound() == 0).then_some(()))
+        Ok((world.registry().connections() == 0).then_some(()))
     })
     .await?;
     let own = world.requests_of_hub(&tenant).await?;
@@ -179,7 +179,7 @@ async fn a_tenants_kubeconfig_is_read_as_the_tenant_and_for_as_long_as_it_may() 
 async fn of_another_namespace_everything_reads_the_same() -> Result<()> {
     // One that waits for its next read delays no other one of its namespace.
     let limits = ClusterControllerLimits {
-        reread: BackoffPolicy {
+        read_retry: BackoffPolicy {
             base: Duration::from_secs(300),
             cap: Duration::from_secs(300),
         },
@@ -246,13 +246,13 @@ async fn no_tenant_has_more_clusters_than_its_share() -> Result<()> {
     for site in &sites[..5] {
         world.is_own_up(site).await?;
     }
-    assert_eq!(world.registry().bound(), 6);
+    assert_eq!(world.registry().connections(), 6);
     world.is_own_up(&site).await?;
     // A kubeconfig without tasks gives its place to the next, in the order of the requests.
     world.want(SiteRequest::Close(Arc::clone(&sites[1])))?;
     world.is_own_up(&sites[5]).await?;
     world.refused(&sites[6], Reason::WaitingForCluster).await?;
-    assert_eq!(world.registry().bound(), 6);
+    assert_eq!(world.registry().connections(), 6);
     world.passed().await
 }
 
@@ -262,9 +262,9 @@ async fn what_leads_nowhere_and_what_is_idle_keeps_no_other_cluster_waiting() ->
     // Longer than the test.
     let patient = ClusterControllerLimits {
         idle: Duration::from_secs(3600),
-        reread: BackoffPolicy {
+        read_retry: BackoffPolicy {
             cap: Duration::from_secs(3),
-            ..short().reread
+            ..short().read_retry
         },
         ..short()
     };
@@ -319,7 +319,7 @@ async fn a_tenant_connects_to_few_clusters_at_once() -> Result<()> {
         world.want(SiteRequest::Open(world.own(&tenant, &tenant, name)))?;
     }
     wait_for("two of them to be connected to", LIMIT, async || {
-        Ok((world.registry().bound() == 2).then_some(()))
+        Ok((world.registry().connections() == 2).then_some(()))
     })
     .await?;
     let reads = async || {
@@ -331,9 +331,9 @@ async fn a_tenant_connects_to_few_clusters_at_once() -> Result<()> {
         )
     };
     // A connection to what says nothing takes longer than to look.
-    assert_eq!((reads().await?, world.registry().bound()), (2, 2));
+    assert_eq!((reads().await?, world.registry().connections()), (2, 2));
     wait_for("the others to have their turn", LIMIT, async || {
-        Ok((world.registry().bound() == 4).then_some(()))
+        Ok((world.registry().connections() == 4).then_some(()))
     })
     .await?;
     world.passed().await

@@ -33,7 +33,7 @@ pub enum KubeconfigRef {
 #[derive(Debug)]
 pub enum BindingAction {
     /// Connect, or apply another version of the kubeconfig.
-    Bind(ConnectionKey, RemoteConfig),
+    ApplyKubeconfig(ConnectionKey, RemoteConfig),
     /// Watch a site.
     Open(ConnectionKey, Arc<Site>),
     /// Close a site that is no longer requested.
@@ -41,7 +41,7 @@ pub enum BindingAction {
     /// Close a site, and announce why it cannot be reached.
     Refuse(Arc<Site>, SiteState),
     /// End a connection.
-    Unbind(ConnectionKey, KubeconfigFault),
+    EndConnection(ConnectionKey, KubeconfigFault),
 }
 
 /// The result of a kubeconfig: a connection with the hash of its content, or a fault.
@@ -143,7 +143,7 @@ impl ConnectionBindings {
     }
 
     /// Applies the verdict on a kubeconfig, which holds since `now`, or since the connection was lost.
-    pub fn resolve(
+    pub fn apply_verdict(
         &mut self,
         kubeconfig: &KubeconfigRef,
         verdict: KubeconfigVerdict,
@@ -163,7 +163,7 @@ impl ConnectionBindings {
         let key = found.key;
         let before = state.outcome.replace(Ok((key.clone(), found.content)));
         state.since = None;
-        let mut actions = vec![BindingAction::Bind(key.clone(), found.config)];
+        let mut actions = vec![BindingAction::ApplyKubeconfig(key.clone(), found.config)];
         let before = before.and_then(Result::ok).map(|(key, _)| key);
         if before.as_ref() != Some(&key) {
             let sites = state.sites.iter();
@@ -214,7 +214,7 @@ impl ConnectionBindings {
         let is_last = holders.is_empty();
         is_last.then(|| {
             self.holders.remove(key);
-            BindingAction::Unbind(key.clone(), fault)
+            BindingAction::EndConnection(key.clone(), fault)
         })
     }
 
@@ -224,7 +224,7 @@ impl ConnectionBindings {
     }
 
     /// Whether a kubeconfig is known.
-    pub fn is_bound(&self, kubeconfig: &KubeconfigRef) -> bool {
+    pub fn is_known(&self, kubeconfig: &KubeconfigRef) -> bool {
         self.states.contains_key(kubeconfig)
     }
 

@@ -40,7 +40,7 @@ pub struct KubeconfigWatcher {
     /// Connect permits of its namespace.
     pub connect_permits: Arc<Semaphore>,
     /// Notified to make the watcher read the Secret again.
-    pub again: Arc<Notify>,
+    pub reread: Arc<Notify>,
     /// Intervals and deadlines.
     pub limits: ClusterControllerLimits,
     /// Channel for the verdicts.
@@ -122,7 +122,7 @@ impl KubeconfigWatcher {
             }
         }
         *failures = failures.saturating_add(1);
-        let pause = self.limits.reread.wait(*failures, &self.kubeconfig);
+        let pause = self.limits.read_retry.wait(*failures, &self.kubeconfig);
         self.wait(is_missing, pause, query).await;
         Some(())
     }
@@ -198,7 +198,7 @@ impl KubeconfigWatcher {
     ) -> Result<(), KubeconfigReadError> {
         tokio::select! {
             outcome = self.watch_until_changed(version, watch) => outcome,
-            () = self.again.notified() => {
+            () = self.reread.notified() => {
                 // The verdict is sent even if the Secret is unchanged.
                 query.known = None;
                 Ok(())
@@ -251,7 +251,10 @@ impl KubeconfigWatcher {
             answer => return answer.map_err(no_answer),
         }
         // The account may have been recreated after the token was issued, so one new token is tried.
-        let other = self.identities.renewed(&self.kubeconfig.reader, &session).await;
+        let other = self
+            .identities
+            .replace_refused(&self.kubeconfig.reader, &session)
+            .await;
         let other = other
             .map_err(no_session)?
             .ok_or(KubeconfigReadError::Fault(KubeconfigFault::Account))?;

@@ -10,7 +10,7 @@ pub struct ClusterControllerLimits {
     /// Time to decode a kubeconfig.
     pub budget: Duration,
     /// Waits before a tenant's kubeconfig that could not be read is read again.
-    pub reread: BackoffPolicy,
+    pub read_retry: BackoffPolicy,
     /// Longest that a tenant's kubeconfig is watched before the hub checks that the account may still read it.
     pub watch: Duration,
     /// Time after which a tenant's cluster that no task uses is disconnected.
@@ -31,7 +31,7 @@ impl Default for ClusterControllerLimits {
     fn default() -> Self {
         Self {
             budget: Duration::from_secs(1),
-            reread: BackoffPolicy {
+            read_retry: BackoffPolicy {
                 base: Duration::from_secs(5),
                 cap: Duration::from_secs(300),
             },

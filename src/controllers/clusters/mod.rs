@@ -100,7 +100,7 @@ struct WatcherHandle {
     /// Ends the watcher.
     task: AbortHandle,
     /// Makes the watcher read its Secret again.
-    again: Arc<Notify>,
+    reread: Arc<Notify>,
     /// Time since which no task uses the kubeconfig.
     idle: Option<Instant>,
 }
@@ -309,16 +309,16 @@ impl ClusterController {
         let registry = self.parts.registry.clone();
         for action in actions {
             match action {
-                BindingAction::Bind(key, config) => {
+                BindingAction::ApplyKubeconfig(key, config) => {
                     let (label, rate_limit) = (self.label(&key), self.rate_limit(&key));
-                    registry.bind(key.clone(), &label, config, rate_limit);
+                    registry.apply_kubeconfig(key.clone(), &label, config, rate_limit);
                     self.rate_limits.insert(key, rate_limit);
                 }
                 BindingAction::Open(key, site) => registry.open(&key, site),
                 BindingAction::Close(site) => registry.close(&site),
                 BindingAction::Refuse(site, state) => registry.refuse(site, state),
-                BindingAction::Unbind(key, fault) => {
-                    registry.unbind(&key, fault.reason());
+                BindingAction::EndConnection(key, fault) => {
+                    registry.end_connection(&key, fault.reason());
                     self.reports.remove(&key);
                     self.rate_limits.remove(&key);
                     self.held_permits.remove(&key);
@@ -336,8 +336,8 @@ impl ClusterController {
             // The first attempt is over.
             self.held_permits.remove(&report.key);
         }
-        if report.health.reread {
-            self.read_again(&report.key);
+        if report.health.wants_reread {
+            self.reread(&report.key);
         }
         for name in self.bindings.names_at(&report.key) {
             self.record_probe(&name, &report);
@@ -346,8 +346,8 @@ impl ClusterController {
         self.reports.insert(report.key.clone(), report);
     }
 
-    /// Reads the kubeconfigs of a connection again, and binds them, changed or not.
-    fn read_again(&mut self, key: &ConnectionKey) {
+    /// Reads the kubeconfigs of a connection again, and applies them, changed or not.
+    fn reread(&mut self, key: &ConnectionKey) {
         let kubeconfigs: Vec<KubeconfigRef> = self.bindings.kubeconfigs_of(key).cloned().collect();
         for kubeconfig in kubeconfigs {
             match kubeconfig {
@@ -357,7 +357,7 @@ impl ClusterController {
                 }
                 KubeconfigRef::Own(own) => {
                     if let Some(handle) = self.watchers.get(&own) {
-                        handle.again.notify_one();
+                        handle.reread.notify_one();
                     }
                 }
                 KubeconfigRef::Away => {}

@@ -177,7 +177,7 @@ impl ClusterController {
         let since = report.and_then(|report| report.health.since);
         let actions = self
             .bindings
-            .resolve(kubeconfig, verdict, since.unwrap_or_else(Timestamp::now));
+            .apply_verdict(kubeconfig, verdict, since.unwrap_or_else(Timestamp::now));
         self.apply_actions(actions);
         for name in self.bindings.names_by(kubeconfig) {
             self.status_queue.add(&name);

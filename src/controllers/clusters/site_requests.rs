@@ -88,19 +88,19 @@ impl ClusterController {
         }
         let permits = self.connect_permits.entry(host(own).to_owned());
         let permits = permits.or_insert_with(|| Arc::new(Semaphore::new(self.parts.limits.connecting)));
-        let again = Arc::new(Notify::new());
+        let reread = Arc::new(Notify::new());
         let task = KubeconfigWatcher {
             kubeconfig: Arc::clone(own),
             identities: Arc::clone(&self.parts.identities),
             validator: Arc::clone(&self.validator),
             connect_permits: Arc::clone(permits),
-            again: Arc::clone(&again),
+            reread: Arc::clone(&reread),
             limits: self.parts.limits,
             out: self.report_sender.clone(),
         };
         let handle = WatcherHandle {
             task: self.watcher_tasks.spawn(task.run()),
-            again,
+            reread,
             idle: None,
         };
         self.watchers.insert(Arc::clone(own), handle);
@@ -108,7 +108,7 @@ impl ClusterController {
 
     pub(super) fn handle_kubeconfig_report(&mut self, report: KubeconfigReport) {
         let kubeconfig = KubeconfigRef::Own(report.kubeconfig);
-        if !self.bindings.is_bound(&kubeconfig) {
+        if !self.bindings.is_known(&kubeconfig) {
             return;
         }
         // An existing connection needs no connect permit.
@@ -148,7 +148,7 @@ impl ClusterController {
     fn queue_again(&mut self, own: &Arc<TenantKubeconfig>) {
         self.stop_watcher(own);
         if self.wanted_by(own).any(|_| true) {
-            let again = Instant::now() + self.parts.limits.reread.cap;
+            let again = Instant::now() + self.parts.limits.read_retry.cap;
             self.quota.enqueue(host(own), own, again);
         }
     }

@@ -256,7 +256,7 @@ impl ClusterController {
             .get(&key)
             .is_some_and(|limit| *limit != self.rate_limit(&key))
         {
-            self.read_again(&key);
+            self.reread(&key);
         }
     }
 }

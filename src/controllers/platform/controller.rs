@@ -60,7 +60,7 @@ impl CatalogController {
             fallback,
             stores: KindStores::default(),
             credentials: BTreeMap::new(),
-            unjudged: BTreeSet::new(),
+            unjudged_registries: BTreeSet::new(),
             unlisted: unlisted.chain(kinds).collect(),
             namespaces,
             has_changed: false,
@@ -239,7 +239,8 @@ impl CatalogController {
             Event::Init => None,
             Event::InitDone => {
                 self.unlisted.remove(source);
-                self.unjudged.extend(self.stores.registries.names().cloned());
+                self.unjudged_registries
+                    .extend(self.stores.registries.names().cloned());
                 self.handle_all_pull_secrets();
                 None
             }
@@ -252,7 +253,8 @@ impl CatalogController {
             let named = spec.push_secret_ref.as_ref();
             secret.is_some() && named.map(|named| named.name.as_str()) == secret
         };
-        self.unjudged.extend(self.stores.registries.matching(names_it));
+        self.unjudged_registries
+            .extend(self.stores.registries.matching(names_it));
     }
 }
 

@@ -172,7 +172,7 @@ impl ClassDryRuns {
     }
 
     /// Records the result of a dry run; returns whether the verdict on the class changed.
-    pub(super) fn judge(&mut self, name: &str, answer: Result<(), CreateError>) -> bool {
+    pub(super) fn record_answer(&mut self, name: &str, answer: Result<(), CreateError>) -> bool {
         self.open.remove(name);
         let old = self.rejections.get(name).cloned();
         let key = name.to_owned();
@@ -247,27 +247,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refused_class_is_tried_again_at_growing_pauses_and_another_when_a_job_was_refused() {
         let mut dry_runs = ClassDryRuns::default();
-        assert!(dry_runs.judge("a", denied("p")), "the verdict is new");
+        assert!(dry_runs.record_answer("a", denied("p")), "the verdict is new");
         let mut pauses = Vec::new();
         for _ in 0..12 {
             pauses.extend(seconds_until(&dry_runs, "a"));
-            assert!(!dry_runs.judge("a", denied("p")), "the verdict is the same");
+            assert!(
+                !dry_runs.record_answer("a", denied("p")),
+                "the verdict is the same"
+            );
         }
         assert!(
             pauses[0] == 5 && pauses[11] > 100 && pauses.iter().all(|pause| *pause <= 300),
             "{pauses:?}"
         );
         assert!(
-            dry_runs.judge("a", denied("q")),
+            dry_runs.record_answer("a", denied("q")),
             "another policy is a new verdict"
         );
         dry_runs.due.clear();
-        assert!(dry_runs.judge("a", Ok(())) && dry_runs.rejection("a").is_none());
+        assert!(dry_runs.record_answer("a", Ok(())) && dry_runs.rejection("a").is_none());
         assert_eq!(seconds_until(&dry_runs, "a"), None);
         // Another fault is not the class's, and starts no dry run.
-        assert!(!dry_runs.judge("a", Err(CallError::Forbidden.into())));
+        assert!(!dry_runs.record_answer("a", Err(CallError::Forbidden.into())));
         assert_eq!(seconds_until(&dry_runs, "a"), None);
-        assert!(!dry_runs.judge("a", Err(CallError::Timeout.into())));
+        assert!(!dry_runs.record_answer("a", Err(CallError::Timeout.into())));
         assert_eq!(seconds_until(&dry_runs, "a"), Some(5));
     }
 

@@ -12,7 +12,7 @@ use crate::kubernetes::apply::{CallError, PlatformStatusPatch};
 use crate::plan::platform::catalog::{Catalog, CatalogClass, CatalogCluster, CatalogRegistry};
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids};
-use crate::plan::platform::registry::judge;
+use crate::plan::platform::registry::judge_credential;
 use crate::plan::queue::NamespaceWeights;
 
 use super::class_images::ClassName;
@@ -42,7 +42,7 @@ impl CatalogController {
         if !is_current {
             return;
         }
-        let has_changed = self.dry_runs.judge(&name, answer);
+        let has_changed = self.dry_runs.record_answer(&name, answer);
         self.has_changed |= has_changed;
         if has_changed {
             self.dry_runs.report_verdict(&name, uid);
@@ -52,7 +52,7 @@ impl CatalogController {
 
     /// Whether a failed call is to be repeated.
     pub(super) fn has_work(&self) -> bool {
-        !self.unjudged.is_empty()
+        !self.unjudged_registries.is_empty()
             || !self.images.unread.is_empty()
             || KINDS.iter().any(|kind| !(kind.is_written)(&self.stores))
     }
@@ -60,11 +60,11 @@ impl CatalogController {
     /// Brings verdicts, records, the catalog and statuses up to the stores.
     pub(super) async fn reconcile(&mut self) {
         // The grants of a namespace that is gone end before the controller waits for any call.
-        let is_read = self.unjudged.is_empty() && self.images.unread.is_empty();
+        let is_read = self.unjudged_registries.is_empty() && self.images.unread.is_empty();
         if std::mem::take(&mut self.has_withdrawn) && is_read {
             self.publish();
         }
-        self.judge().await;
+        self.judge_credentials().await;
         self.read_pull_secrets().await;
         // Recorded before it is published: a restarted hub would grant again what only this process knew.
         for kind in &KINDS {
@@ -78,9 +78,9 @@ impl CatalogController {
     }
 
     /// Judges credentials; those that a failed call leaves open are judged later.
-    async fn judge(&mut self) {
-        for name in std::mem::take(&mut self.unjudged) {
-            match self.judge_one(&name).await {
+    async fn judge_credentials(&mut self) {
+        for name in std::mem::take(&mut self.unjudged_registries) {
+            match self.judge_credential_of(&name).await {
                 Ok(()) => _ = self.stores.registries.due.insert(name),
                 Err(error) => {
                     tracing::warn!(
@@ -89,13 +89,13 @@ impl CatalogController {
                         stage = error.stage(),
                         "the credential of this registry is not judged yet; the hub tries again"
                     );
-                    self.unjudged.insert(name);
+                    self.unjudged_registries.insert(name);
                 }
             }
         }
     }
 
-    async fn judge_one(&mut self, name: &str) -> Result<(), CallError> {
+    async fn judge_credential_of(&mut self, name: &str) -> Result<(), CallError> {
         let Some(spec) = self.stores.registries.get(name).and_then(|w| w.spec.as_ref()) else {
             self.has_changed = true;
             return Ok(());
@@ -105,7 +105,7 @@ impl CatalogController {
             None => None,
         };
         let named = spec.push_secret_ref.as_ref().map(|named| named.name.as_str());
-        let verdict = judge(named, &spec.hostname, secret.as_deref());
+        let verdict = judge_credential(named, &spec.hostname, secret.as_deref());
         if verdict.is_unbound {
             tracing::warn!(
                 registry = name,

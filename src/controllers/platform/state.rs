@@ -12,7 +12,7 @@ use crate::api::{ClusterRegistry, QueuePolicy, RenderCluster, RendererClass, Ren
 use crate::kubernetes::apply::HubClient;
 use crate::plan::platform::catalog::Catalog;
 use crate::plan::platform::namespaces::NamespaceUids;
-use crate::plan::platform::registry::CredentialAssessment;
+use crate::plan::platform::registry::CredentialVerdict;
 use crate::plan::pull_secrets::pull_failure::PullReport;
 
 use super::class_images::ClassImages;
@@ -41,9 +41,9 @@ pub struct CatalogController {
     pub(super) stores: KindStores,
     pub(super) namespaces: NamespaceStore,
     /// The verdict on each registry's credential; kept until there is a newer one.
-    pub(super) credentials: BTreeMap<String, CredentialAssessment>,
+    pub(super) credentials: BTreeMap<String, CredentialVerdict>,
     /// Registries whose credential is to be judged.
-    pub(super) unjudged: BTreeSet<String>,
+    pub(super) unjudged_registries: BTreeSet<String>,
     /// Watches whose current list has not ended.
     pub(super) unlisted: HashSet<PlatformSource>,
     /// Whether the published catalog is out of date.

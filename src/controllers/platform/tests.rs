@@ -169,7 +169,7 @@ fn a_first_use_is_recorded_over_the_version_it_was_decided_on_and_forgotten_over
 async fn a_list_under_way_keeps_verdicts_and_its_end_drops_what_it_did_not_show() {
     let mut catalog = catalog_loop(&[]);
     catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 5), &[]));
-    let anonymous = crate::plan::platform::registry::judge(None, "registry.test", None);
+    let anonymous = crate::plan::platform::registry::judge_credential(None, "registry.test", None);
     catalog.credentials.insert("main".to_owned(), anonymous);
     catalog.handle_object_event::<ClusterRegistry>(Event::Init);
     catalog.handle_object_event::<ClusterRegistry>(registry("1", (1, 5), &[]));

@@ -21,7 +21,7 @@ use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::catalog::{Catalog, CopiedCredentials};
 use crate::plan::platform::feature_gates::FeatureGates;
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
-use crate::plan::platform::registry::judge;
+use crate::plan::platform::registry::judge_credential;
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullReport};
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
@@ -323,7 +323,7 @@ impl Reconciler<'_> {
             None => None,
         };
         let named = spec.push_secret_ref.as_ref();
-        let judged = judge(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_deref());
+        let judged = judge_credential(named.map(|n| n.name.as_str()), &spec.hostname, secret.as_deref());
         if judged.is_unbound {
             tracing::warn!(task = %task.id.uid, annotation = REGISTRY_HOST, "the task's push Secret does not say which host it is for");
         }

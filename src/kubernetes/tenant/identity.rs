@@ -9,8 +9,8 @@ use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::CallError;
 use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
+use super::account_token::{AccountTokenCache, AccountTokenError};
 use super::session::{SessionCredential, TenantSession};
-use super::token::{TokenCache, TokenError};
 
 /// How the hub becomes a ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub enum IdentityError {
     Call(#[from] CallError),
 }
 
-impl From<TokenError> for IdentityError {
-    fn from(error: TokenError) -> Self {
+impl From<AccountTokenError> for IdentityError {
+    fn from(error: AccountTokenError) -> Self {
         match error {
-            TokenError::Denied | TokenError::Other => Self::Denied,
-            TokenError::Call(call) => Self::Call(call),
+            AccountTokenError::Denied | AccountTokenError::Other => Self::Denied,
+            AccountTokenError::Call(call) => Self::Call(call),
         }
     }
 }
@@ -49,7 +49,7 @@ pub struct TenantSessions {
     anonymous: Client,
     method: IdentityMethod,
     is_single_tenant: bool,
-    tokens: TokenCache,
+    tokens: AccountTokenCache,
     metrics: Metrics,
 }
 
@@ -74,7 +74,7 @@ impl TenantSessions {
         metrics: Metrics,
     ) -> Self {
         Self {
-            tokens: TokenCache::new(hub.clone(), metrics.clone()),
+            tokens: AccountTokenCache::new(hub.clone(), metrics.clone()),
             hub,
             anonymous,
             method,
@@ -105,11 +105,11 @@ impl TenantSessions {
         }
     }
 
-    /// Another session, for one that the API server does not know any more; `None` where there is no other.
+    /// A session in the place of one whose account the API server does not know any more; `None` where there is no other.
     ///
     /// # Errors
     /// As [`TenantSessions::session`].
-    pub async fn renewed(
+    pub async fn replace_refused(
         &self,
         reader: &ReadIdentity,
         refused: &TenantSession,
@@ -121,7 +121,7 @@ impl TenantSessions {
         let Some(token) = refused.token() else {
             return Ok(None);
         };
-        let token = self.tokens.replace(account, token).await?;
+        let token = self.tokens.replace_refused(account, token).await?;
         Ok(Some(self.with_token(token)))
     }
 

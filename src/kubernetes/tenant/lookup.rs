@@ -43,7 +43,7 @@ pub async fn look_up(
         return Ok(found);
     }
     // The account was made again since the token was: one more token, and no more than one.
-    let other = match identities.renewed(&reference.reader, &session).await {
+    let other = match identities.replace_refused(&reference.reader, &session).await {
         Ok(Some(other)) => other,
         Ok(None) => return Ok(Err(reference.refusal(MissingReference::Account))),
         Err(error) => return denied(reference, error),

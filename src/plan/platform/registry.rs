@@ -37,22 +37,23 @@ fn named_host(secret: &Secret, hostname: &str) -> SecretHostMatch {
     SecretHostMatch::of(secret.metadata.annotations.as_ref(), hostname)
 }
 
-/// What is known of a registry's Secret.
+/// The verdict on a registry's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CredentialAssessment {
-    /// The verdict on it.
+pub struct CredentialVerdict {
+    /// What it is, or why it cannot be used.
     pub credential: CredentialState,
     /// Whether it is used although it does not say which host it is for.
     pub is_unbound: bool,
 }
 
-/// The same with whether the Secret says for which host it is. A file of docker's says it by its entries.
+/// Judges the credential of a registry, and whether its Secret says for which host it is. A file of docker's says it by its
+/// entries.
 #[must_use]
-pub fn judge(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> CredentialAssessment {
+pub fn judge_credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> CredentialVerdict {
     let credential = credential(name, hostname, secret);
     let is_pair = matches!(credential, CredentialState::BasicAuth(_));
     let is_named = secret.is_some_and(|secret| named_host(secret, hostname) == SecretHostMatch::Same);
-    CredentialAssessment {
+    CredentialVerdict {
         is_unbound: is_pair && !is_named,
         credential,
     }
@@ -76,7 +77,7 @@ fn covers(secret: &Secret, hostname: &str) -> bool {
 
 /// The `Ready` condition of a registry.
 #[must_use]
-pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> DesiredCondition {
+pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialVerdict) -> DesiredCondition {
     let (reason, message) = if spec.hostname.parse::<RegistryHost>().is_err() {
         (
             Reason::InvalidSpec,
@@ -99,7 +100,7 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialAssessment) -> Desir
 }
 
 /// The message about a registry without other faults.
-const fn healthy_message(judged: &CredentialAssessment) -> (Reason, &'static str) {
+const fn healthy_message(judged: &CredentialVerdict) -> (Reason, &'static str) {
     match judged.credential {
         CredentialState::Missing => (
             Reason::PushSecretNotFound,
@@ -190,7 +191,7 @@ mod tests {
             let mut secret = pair.clone();
             secret.metadata.annotations =
                 named.map(|host| [(crate::api::labels::REGISTRY_HOST.to_owned(), host.to_owned())].into());
-            let judged = judge(Some("s"), host, Some(&secret));
+            let judged = judge_credential(Some("s"), host, Some(&secret));
             assert_eq!(judged.credential, credential(Some("s"), host, Some(&secret)));
             let wanted = ready(&spec(Some("s")), &judged);
             (wanted.reason, wanted.message)
@@ -207,13 +208,16 @@ mod tests {
         }
         // Docker's file names its hosts itself, and nothing is to be warned of.
         let entry = r#"{"auths":{"registry.test:5000":{"username":"u","password":"p"}}}"#;
-        let docker = judge(
+        let docker = judge_credential(
             Some("s"),
             host,
             Some(&secret(DOCKER, &[(".dockerconfigjson", entry)])),
         );
         assert!(!docker.is_unbound && docker.credential == CredentialState::DockerConfig("s".into()));
-        assert!(!judge(None, host, None).is_unbound && !judge(Some("s"), host, None).is_unbound);
+        assert!(
+            !judge_credential(None, host, None).is_unbound
+                && !judge_credential(Some("s"), host, None).is_unbound
+        );
     }
 
     #[test]
@@ -259,8 +263,8 @@ mod tests {
         }
     }
 
-    fn bound(credential: CredentialState) -> CredentialAssessment {
-        CredentialAssessment {
+    fn bound(credential: CredentialState) -> CredentialVerdict {
+        CredentialVerdict {
             credential,
             is_unbound: false,
         }

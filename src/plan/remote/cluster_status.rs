@@ -48,7 +48,7 @@ impl ClusterState {
             last_probe: None,
             attempts: 0,
             next_attempt: None,
-            reread: false,
+            wants_reread: false,
         };
         Self::Connection { health, fault }
     }

@@ -44,7 +44,7 @@ pub(super) enum ConnectionTaskResult {
     Drained,
 }
 
-/// One connection, from its first bind until it is cut.
+/// One connection, from its first kubeconfig until it is cut.
 pub(in crate::remote) struct ConnectionActor {
     pub(super) key: ConnectionKey,
     pub(super) common: Arc<ConnectionContext>,
@@ -184,8 +184,8 @@ impl ConnectionActor {
     async fn apply_desired(&mut self) {
         let wanted = self.desired.borrow_and_update().clone();
         let before = std::mem::replace(&mut self.current, wanted);
-        if self.current.binds != before.binds {
-            self.handle_bind(&before);
+        if self.current.applied != before.applied {
+            self.handle_kubeconfig(&before);
         }
         if self.current.rate_limit != before.rate_limit
             && let Some(session) = &self.session
@@ -197,24 +197,24 @@ impl ConnectionActor {
         self.update_sites().await;
     }
 
-    /// Handles a new bind, of another kubeconfig or of the same one again.
-    fn handle_bind(&mut self, before: &DesiredConnection) {
-        if self.current.identity == before.identity {
-            self.handle(ConnectionEvent::Same, None);
+    /// Handles a kubeconfig that was applied: another one, or the same one again.
+    fn handle_kubeconfig(&mut self, before: &DesiredConnection) {
+        if self.current.fingerprint == before.fingerprint {
+            self.handle(ConnectionEvent::KubeconfigUnchanged, None);
             return;
         }
-        let is_token = self.current.connection == before.connection;
-        if !is_token || !self.connection.is_probing() {
+        let is_rotation = self.current.fingerprint_without_token == before.fingerprint_without_token;
+        if !is_rotation || !self.connection.is_probing() {
             self.number += 1;
             if let Some(under_way) = self.under_way.take() {
                 under_way.abort();
             }
         }
-        self.shared.renew(&self.current);
-        let event = if is_token {
-            ConnectionEvent::Token
+        self.shared.rotate_token(&self.current);
+        let event = if is_rotation {
+            ConnectionEvent::TokenRotated
         } else {
-            ConnectionEvent::Replaced
+            ConnectionEvent::KubeconfigReplaced
         };
         self.handle(event, None);
     }

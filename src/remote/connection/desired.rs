@@ -13,33 +13,33 @@ use crate::remote::settings::RateLimit;
 #[derive(Clone)]
 pub(in crate::remote) struct DesiredConnection {
     pub(in crate::remote) config: Arc<RemoteConfig>,
-    pub(in crate::remote) identity: Fingerprint,
-    pub(in crate::remote) connection: Fingerprint,
+    pub(in crate::remote) fingerprint: Fingerprint,
+    pub(in crate::remote) fingerprint_without_token: Fingerprint,
     pub(in crate::remote) rate_limit: RateLimit,
-    /// Counts binds, of the same kubeconfig too.
-    pub(in crate::remote) binds: u64,
+    /// How often a kubeconfig was applied, the same one too.
+    pub(in crate::remote) applied: u64,
     pub(in crate::remote) sites: HashMap<Arc<Site>, Arc<AnnouncePermit>>,
-    /// Reason of the unbind; `None` where the hub stops.
+    /// Why the connection ends; `None` where the hub stops.
     pub(in crate::remote) end: Option<Reason>,
 }
 
 impl DesiredConnection {
     pub(in crate::remote) fn new(config: RemoteConfig, rate_limit: RateLimit) -> Self {
         Self {
-            identity: config.identity(),
-            connection: config.connection(),
+            fingerprint: config.fingerprint(),
+            fingerprint_without_token: config.fingerprint_without_token(),
             config: Arc::new(config),
             rate_limit,
-            binds: 0,
+            applied: 0,
             sites: HashMap::new(),
             end: None,
         }
     }
 
-    /// Replaces all but the sites, and counts the bind.
-    pub(in crate::remote) fn rebind(&mut self, next: Self) {
+    /// Replaces all but the sites, and counts it.
+    pub(in crate::remote) fn apply_kubeconfig(&mut self, next: Self) {
         *self = Self {
-            binds: self.binds + 1,
+            applied: self.applied + 1,
             sites: std::mem::take(&mut self.sites),
             end: self.end,
             ..next

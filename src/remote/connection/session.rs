@@ -23,23 +23,23 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct ConnectionSession {
     pub(super) client: RemoteClient,
-    /// Fingerprint of the kubeconfig without its token.
-    connection: Fingerprint,
-    /// Fingerprint of the kubeconfig with its credential.
-    identity: Mutex<Fingerprint>,
+    /// That of its kubeconfig; another one needs another session.
+    fingerprint_without_token: Fingerprint,
+    /// That of the kubeconfig whose token it sends.
+    fingerprint: Mutex<Fingerprint>,
     calls: TaskTracker,
-    /// Counts credentials: the checks made with one are repeated with the next.
-    credential: watch::Sender<u64>,
+    /// Counts rotations: the checks made with one token are repeated with the next.
+    token_rotations: watch::Sender<u64>,
 }
 
 impl ConnectionSession {
     pub(super) fn new(client: RemoteClient, wanted: &DesiredConnection) -> Self {
         Self {
             client,
-            connection: wanted.connection,
-            identity: Mutex::new(wanted.identity),
+            fingerprint_without_token: wanted.fingerprint_without_token,
+            fingerprint: Mutex::new(wanted.fingerprint),
             calls: TaskTracker::new(),
-            credential: watch::Sender::new(0),
+            token_rotations: watch::Sender::new(0),
         }
     }
 
@@ -48,27 +48,29 @@ impl ConnectionSession {
         self.calls.token()
     }
 
-    /// Sends the desired token from the next request on, if nothing else differs.
-    pub(super) fn renew(&self, wanted: &DesiredConnection) {
+    /// Sends the rotated token from the next request on, if nothing else differs.
+    pub(super) fn rotate_token(&self, wanted: &DesiredConnection) {
         let token = match &wanted.config.login {
             ClusterCredential::Token(token) => token,
             // Another certificate needs a new connection.
             ClusterCredential::Certificate { .. } => return,
         };
-        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.connection != wanted.connection || *identity == wanted.identity {
+        let mut fingerprint = self.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.fingerprint_without_token != wanted.fingerprint_without_token
+            || *fingerprint == wanted.fingerprint
+        {
             return;
         }
-        *identity = wanted.identity;
+        *fingerprint = wanted.fingerprint;
         // The kubeconfig decoder refuses tokens that cannot be sent, so this does not fail.
         if self.client.set_token(token).is_ok() {
-            self.credential.send_modify(|count| *count += 1);
+            self.token_rotations.send_modify(|count| *count += 1);
         }
     }
 
-    /// Notifies of each later credential.
-    pub(super) fn credentials(&self) -> watch::Receiver<u64> {
-        self.credential.subscribe()
+    /// Notifies of each later rotation.
+    pub(super) fn token_rotations(&self) -> watch::Receiver<u64> {
+        self.token_rotations.subscribe()
     }
 
     /// Ends the session once no call is in flight, after [`DRAIN`] at the latest, or with `cut`.

@@ -56,10 +56,10 @@ impl SharedConnection {
         held.as_ref().map(|session| (Arc::clone(session), session.call()))
     }
 
-    /// Sends the desired token from the next request on, if nothing else differs.
-    pub(in crate::remote) fn renew(&self, wanted: &DesiredConnection) {
+    /// Sends the rotated token from the next request on, if nothing else differs.
+    pub(in crate::remote) fn rotate_token(&self, wanted: &DesiredConnection) {
         if let Some((session, _call)) = self.enter() {
-            session.renew(wanted);
+            session.rotate_token(wanted);
         }
     }
 

@@ -179,9 +179,9 @@ impl WatchTask {
     async fn run(self) {
         let backoff = self.common.settings.timing.backoff;
         let mut failures = 0;
-        let mut credentials = self.session.credentials();
+        let mut token_rotations = self.session.token_rotations();
         loop {
-            credentials.mark_unchanged();
+            token_rotations.mark_unchanged();
             let began = Instant::now();
             let ConnectionCheckError { fault, call } = self.watch().await;
             let (kind, stage) = (call.map(CallError::kind), call.and_then(CallError::stage));
@@ -197,8 +197,8 @@ impl WatchTask {
                 failures => backoff.wait(failures, &self.seed),
             };
             failures += 1;
-            // A new credential may succeed where the old one failed.
-            _ = timeout(pause, credentials.changed()).await;
+            // A rotated token may succeed where the old one failed.
+            _ = timeout(pause, token_rotations.changed()).await;
         }
     }
 
@@ -208,8 +208,8 @@ impl WatchTask {
             Ok(user) => user.as_ref(),
             Err(fault) => return (*fault).into(),
         };
-        // Subscribed before the first check, so that every later credential is checked.
-        let credentials = self.session.credentials();
+        // Subscribed before the first check, so that every later token is checked.
+        let token_rotations = self.session.token_rotations();
         if let Err(failure) = self.check_admission(user).await {
             return failure;
         }
@@ -224,7 +224,7 @@ impl WatchTask {
             &settings.hub_id,
             seen,
         );
-        let (watched, rights) = (pin!(watched), pin!(self.watch_rights(user, credentials)));
+        let (watched, rights) = (pin!(watched), pin!(self.watch_rights(user, token_rotations)));
         tokio::select! {
             end = watched => end.into(),
             failure = rights => failure,
@@ -247,17 +247,17 @@ impl WatchTask {
         }
     }
 
-    /// Repeats the checks of the site with each new credential, and at each probe interval asks whether the user still has the
+    /// Repeats the checks of the site with each rotated token, and at each probe interval asks whether the user still has the
     /// right to watch: an API server goes on with a watch whose right was revoked. Returns the first lasting failure.
     async fn watch_rights(
         &self,
         user: Option<&HeaderValue>,
-        mut credentials: watch::Receiver<u64>,
+        mut token_rotations: watch::Receiver<u64>,
     ) -> ConnectionCheckError {
         let timing = &self.common.settings.timing;
         for verb in ["list", "watch"].iter().cycle() {
             let probe = timing.on_beat(now().at + timing.probe_every);
-            match timeout_at(probe.into(), credentials.changed()).await {
+            match timeout_at(probe.into(), token_rotations.changed()).await {
                 Ok(Ok(())) => match self.check_admission(user).await {
                     Err(failure) if !failure.fault.is_passing() => return failure,
                     Ok(()) | Err(_) => {}

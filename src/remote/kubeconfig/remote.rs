@@ -98,14 +98,16 @@ pub struct RemoteConfig {
 
 impl fmt::Debug for RemoteConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RemoteConfig").field(&self.connection()).finish()
+        f.debug_tuple("RemoteConfig")
+            .field(&self.fingerprint_without_token())
+            .finish()
     }
 }
 
 impl RemoteConfig {
     /// Fingerprint of all settings, with the token.
     #[must_use]
-    pub fn identity(&self) -> Fingerprint {
+    pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = self.hashed();
         if let ClusterCredential::Token(token) = &self.login {
             part(&mut hash, token.expose_secret().as_bytes());
@@ -115,7 +117,7 @@ impl RemoteConfig {
 
     /// Fingerprint of all settings but the token, which each request carries by itself.
     #[must_use]
-    pub fn connection(&self) -> Fingerprint {
+    pub fn fingerprint_without_token(&self) -> Fingerprint {
         Fingerprint(self.hashed().finalize().into())
     }
 

@@ -72,7 +72,7 @@ fn at(second: i64) -> Timestamp {
 /// The actions as short texts.
 fn describe(actions: &[BindingAction]) -> Vec<String> {
     let short = |action: &BindingAction| match action {
-        BindingAction::Bind(key, _) => format!("bind {}", key.secret_uid),
+        BindingAction::ApplyKubeconfig(key, _) => format!("apply {}", key.secret_uid),
         BindingAction::Open(key, site) => format!("open {} {}", key.secret_uid, site.cluster),
         BindingAction::Close(site) => format!("close {}", site.cluster),
         BindingAction::Refuse(site, SiteState::Down { since, reason }) => {
@@ -83,7 +83,7 @@ fn describe(actions: &[BindingAction]) -> Vec<String> {
         }
         BindingAction::Refuse(site, SiteState::Disconnected) => format!("away {}", site.cluster),
         BindingAction::Refuse(_, SiteState::Up) => "up".to_owned(),
-        BindingAction::Unbind(key, fault) => format!("unbind {} {}", key.secret_uid, fault.reason()),
+        BindingAction::EndConnection(key, fault) => format!("end {} {}", key.secret_uid, fault.reason()),
     };
     actions.iter().map(short).collect()
 }
@@ -97,7 +97,7 @@ fn a_disconnected_cluster_has_no_connection_and_its_kubeconfig_is_not_read() {
     for site in [&west, &east] {
         bindings.bind(site, &shared, at(0));
     }
-    bindings.resolve(&shared, found("1"), at(1));
+    bindings.apply_verdict(&shared, found("1"), at(1));
     // The other one still uses the connection.
     assert_eq!(
         describe(&bindings.bind(&west, &KubeconfigRef::Away, at(2))),
@@ -106,7 +106,7 @@ fn a_disconnected_cluster_has_no_connection_and_its_kubeconfig_is_not_read() {
     assert!(bindings.is_held(&key("1")));
     assert_eq!(
         describe(&bindings.bind(&east, &KubeconfigRef::Away, at(3))),
-        ["away east", "unbind 1 KubeconfigNotFound"]
+        ["away east", "end 1 KubeconfigNotFound"]
     );
     assert!(bindings.kubeconfigs_in("shared").is_empty() && !bindings.is_held(&key("1")));
     assert_eq!(
@@ -116,11 +116,11 @@ fn a_disconnected_cluster_has_no_connection_and_its_kubeconfig_is_not_read() {
     // The kubeconfig is read again when the hub may connect again.
     assert!(bindings.bind(&west, &shared, at(4)).is_empty());
     assert_eq!(
-        describe(&bindings.resolve(&shared, found("1"), at(5))),
-        ["bind 1", "open 1 west"]
+        describe(&bindings.apply_verdict(&shared, found("1"), at(5))),
+        ["apply 1", "open 1 west"]
     );
     assert_eq!(describe(&bindings.unbind(&east)), ["close east"]);
-    assert!(!bindings.is_bound(&KubeconfigRef::Away));
+    assert!(!bindings.is_known(&KubeconfigRef::Away));
 }
 
 #[test]
@@ -136,28 +136,28 @@ fn clusters_that_name_one_kubeconfig_share_its_connection_until_the_last_is_gone
     bindings.bind(&east, &by_name, at(0));
     assert_eq!(bindings.kubeconfigs_in("shared").len(), 2);
     assert_eq!(
-        describe(&bindings.resolve(&by_default, found("1"), at(1))),
-        ["bind 1", "open 1 west"]
+        describe(&bindings.apply_verdict(&by_default, found("1"), at(1))),
+        ["apply 1", "open 1 west"]
     );
     assert_eq!(
-        describe(&bindings.resolve(&by_name, found("1"), at(1))),
-        ["bind 1", "open 1 east"]
+        describe(&bindings.apply_verdict(&by_name, found("1"), at(1))),
+        ["apply 1", "open 1 east"]
     );
     assert_eq!(bindings.names_at(&key("1")).len(), 2);
     assert_eq!(
-        describe(&bindings.resolve(&by_name, found("1"), at(2))),
-        ["bind 1"]
+        describe(&bindings.apply_verdict(&by_name, found("1"), at(2))),
+        ["apply 1"]
     );
     assert!(
         bindings
-            .resolve(&by_name, KubeconfigVerdict::Unchanged, at(2))
+            .apply_verdict(&by_name, KubeconfigVerdict::Unchanged, at(2))
             .is_empty()
     );
     assert_eq!(describe(&bindings.unbind(&west)), ["close west"]);
     assert!(bindings.is_held(&key("1")));
     assert_eq!(
         describe(&bindings.unbind(&east)),
-        ["close east", "unbind 1 KubeconfigNotFound"]
+        ["close east", "end 1 KubeconfigNotFound"]
     );
     assert!(!bindings.is_held(&key("1")) && bindings.kubeconfigs_in("shared").is_empty());
     assert!(bindings.unbind(&east).is_empty());
@@ -170,11 +170,11 @@ fn another_secret_of_the_same_name_is_another_cluster() {
     let west = platform("west");
     let by = kubeconfig("west", None);
     bindings.bind(&west, &by, at(0));
-    bindings.resolve(&by, found("1"), at(0));
-    let actions = bindings.resolve(&by, found("2"), at(1));
+    bindings.apply_verdict(&by, found("1"), at(0));
+    let actions = bindings.apply_verdict(&by, found("2"), at(1));
     assert_eq!(
         describe(&actions),
-        ["bind 2", "open 2 west", "unbind 1 KubeconfigNotFound"]
+        ["apply 2", "open 2 west", "end 1 KubeconfigNotFound"]
     );
 }
 
@@ -184,12 +184,12 @@ fn a_deleted_kubeconfig_ends_its_connection_and_is_announced_once() {
     let west = platform("west");
     let by = kubeconfig("west", None);
     bindings.bind(&west, &by, at(0));
-    bindings.resolve(&by, found("1"), at(0));
+    bindings.apply_verdict(&by, found("1"), at(0));
     let gone = || KubeconfigVerdict::Invalid(KubeconfigFault::Missing);
-    let expected = ["down west KubeconfigNotFound 5", "unbind 1 KubeconfigNotFound"];
-    assert_eq!(describe(&bindings.resolve(&by, gone(), at(5))), expected);
+    let expected = ["down west KubeconfigNotFound 5", "end 1 KubeconfigNotFound"];
+    assert_eq!(describe(&bindings.apply_verdict(&by, gone(), at(5))), expected);
     assert!(
-        bindings.resolve(&by, gone(), at(9)).is_empty(),
+        bindings.apply_verdict(&by, gone(), at(9)).is_empty(),
         "it was announced"
     );
     // A new bind gets the same refusal, with the time of the first one.
@@ -198,8 +198,8 @@ fn a_deleted_kubeconfig_ends_its_connection_and_is_announced_once() {
         ["down west KubeconfigNotFound 5"]
     );
     assert_eq!(
-        describe(&bindings.resolve(&by, found("1"), at(10))),
-        ["bind 1", "open 1 west"]
+        describe(&bindings.apply_verdict(&by, found("1"), at(10))),
+        ["apply 1", "open 1 west"]
     );
     assert_eq!(bindings.connection_of(&west), Some(Ok(&key("1"))));
 }
@@ -210,10 +210,10 @@ fn a_cluster_that_names_another_secret_moves() {
     let west = platform("west");
     let (old, new) = (kubeconfig("old", None), kubeconfig("new", None));
     bindings.bind(&west, &old, at(0));
-    bindings.resolve(&old, found("1"), at(0));
+    bindings.apply_verdict(&old, found("1"), at(0));
     assert_eq!(
         describe(&bindings.bind(&west, &new, at(1))),
-        ["unbind 1 KubeconfigNotFound"]
+        ["end 1 KubeconfigNotFound"]
     );
     assert_eq!(
         (
@@ -224,7 +224,7 @@ fn a_cluster_that_names_another_secret_moves() {
     );
     // A kubeconfig with a result is used at once.
     let east = platform("east");
-    bindings.resolve(&new, found("2"), at(1));
+    bindings.apply_verdict(&new, found("2"), at(1));
     assert_eq!(describe(&bindings.bind(&east, &new, at(2))), ["open 2 east"]);
 }
 
@@ -237,22 +237,22 @@ fn a_revoked_right_to_read_a_kubeconfig_ends_only_the_sites_of_that_account() {
     let (my_kubeconfig, their_kubeconfig) = (KubeconfigRef::Own(mine), KubeconfigRef::Own(theirs));
     bindings.bind(&my_site, &my_kubeconfig, at(0));
     bindings.bind(&their_site, &their_kubeconfig, at(0));
-    bindings.resolve(&my_kubeconfig, found("1"), at(0));
-    bindings.resolve(&their_kubeconfig, found("1"), at(0));
-    let denied = bindings.resolve(
+    bindings.apply_verdict(&my_kubeconfig, found("1"), at(0));
+    bindings.apply_verdict(&their_kubeconfig, found("1"), at(0));
+    let denied = bindings.apply_verdict(
         &my_kubeconfig,
         KubeconfigVerdict::Invalid(KubeconfigFault::Right),
         at(3),
     );
     assert_eq!(describe(&denied), ["refuse kubeconfig RBACDenied 3"]);
-    let denied = bindings.resolve(
+    let denied = bindings.apply_verdict(
         &their_kubeconfig,
         KubeconfigVerdict::Invalid(KubeconfigFault::Right),
         at(4),
     );
     assert_eq!(
         describe(&denied),
-        ["refuse other-way RBACDenied 4", "unbind 1 RBACDenied"]
+        ["refuse other-way RBACDenied 4", "end 1 RBACDenied"]
     );
 }
 
@@ -263,9 +263,9 @@ fn a_tenants_kubeconfig_outlives_its_last_task_until_it_is_forgotten() {
     let site = site_of(&mine);
     let kubeconfig = KubeconfigRef::Own(mine);
     bindings.bind(&site, &kubeconfig, at(0));
-    bindings.resolve(&kubeconfig, found("1"), at(0));
+    bindings.apply_verdict(&kubeconfig, found("1"), at(0));
     assert_eq!(describe(&bindings.unbind(&site)), ["close kubeconfig"]);
-    assert!(bindings.is_idle(&kubeconfig) && bindings.is_bound(&kubeconfig));
+    assert!(bindings.is_idle(&kubeconfig) && bindings.is_known(&kubeconfig));
     assert_eq!(
         describe(&bindings.bind(&site, &kubeconfig, at(1))),
         ["open 1 kubeconfig"]
@@ -273,10 +273,10 @@ fn a_tenants_kubeconfig_outlives_its_last_task_until_it_is_forgotten() {
     bindings.unbind(&site);
     assert_eq!(
         describe(&bindings.forget(&kubeconfig)),
-        ["unbind 1 KubeconfigNotFound"]
+        ["end 1 KubeconfigNotFound"]
     );
     assert!(
-        bindings.resolve(&kubeconfig, found("1"), at(2)).is_empty(),
+        bindings.apply_verdict(&kubeconfig, found("1"), at(2)).is_empty(),
         "a late verdict changes nothing"
     );
     assert!(!bindings.is_held(&key("1")));
@@ -288,7 +288,7 @@ fn known_content_gives_no_new_verdict_unless_it_must_be_reported() {
     let by = kubeconfig("west", Some("admin"));
     bindings.bind(&platform("west"), &by, at(0));
     assert!(bindings.query(&by, false).known.is_none());
-    bindings.resolve(&by, found("1"), at(0));
+    bindings.apply_verdict(&by, found("1"), at(0));
     let query = bindings.query(&by, false);
     assert!(
         query.known == Some((key("1"), KubeconfigHash::of(b"1"))) && query.key.as_deref() == Some("admin")
@@ -300,6 +300,6 @@ fn known_content_gives_no_new_verdict_unless_it_must_be_reported() {
             message: "it cannot be read",
         },
     ));
-    bindings.resolve(&by, refused, at(1));
+    bindings.apply_verdict(&by, refused, at(1));
     assert!(bindings.query(&by, false).known.is_none());
 }

@@ -27,7 +27,7 @@ impl PlatformKind for ClusterRegistry {
 
     fn spec_changed(controller: &mut CatalogController, name: &str) -> bool {
         controller.credentials.remove(name);
-        controller.unjudged.insert(name.to_owned());
+        controller.unjudged_registries.insert(name.to_owned());
         // The registry as it was serves tasks until the credential of the new spec is judged.
         false
     }

@@ -25,7 +25,7 @@ fn connection(phase: ConnectionPhase, fault: Option<health::ConnectionFault>) ->
         last_probe: None,
         attempts: 0,
         next_attempt: None,
-        reread: false,
+        wants_reread: false,
     };
     ClusterState::Connection { health, fault }
 }

@@ -34,8 +34,8 @@ pub struct ConnectionHealth {
     pub attempts: u32,
     /// When the next attempt is made; `None` while one is in flight or the connection is up.
     pub next_attempt: Option<Timestamp>,
-    /// The cluster refused the credential: the cluster controller reads the Secret again, and binds its content, changed or not.
-    pub reread: bool,
+    /// The cluster refused the credential: the cluster controller reads the Secret again, and applies the kubeconfig, changed or not.
+    pub wants_reread: bool,
 }
 
 impl ConnectionHealth {

@@ -215,14 +215,16 @@ impl ConnectionStateMachine {
             }
             (ConnectionEvent::SuspectedLoss, _) => self.suspect_loss(now),
             (ConnectionEvent::Unanswered(calls), _) => self.unanswered(calls, now),
-            (ConnectionEvent::Token, state) => self.restart_attempts(state, now),
-            (ConnectionEvent::Replaced, state) => {
+            (ConnectionEvent::TokenRotated, state) => self.restart_attempts(state, now),
+            (ConnectionEvent::KubeconfigReplaced, state) => {
                 self.restart_attempts(state, now);
                 if self.is_up() {
                     self.state = ConnectionState::Replacing;
                 }
             }
-            (ConnectionEvent::Same, _) if matches!(self.reread, CredentialReread::Until(_)) => {
+            (ConnectionEvent::KubeconfigUnchanged, _)
+                if matches!(self.reread, CredentialReread::Until(_)) =>
+            {
                 self.give_up_credential(now);
             }
             _ => {}
@@ -249,7 +251,7 @@ impl ConnectionStateMachine {
             last_probe: self.last_probe,
             attempts: self.attempts_shown,
             next_attempt,
-            reread: matches!(self.reread, CredentialReread::Until(_)),
+            wants_reread: matches!(self.reread, CredentialReread::Until(_)),
         }
     }
 

@@ -27,10 +27,12 @@ pub enum ConnectionEvent {
     SuspectedLoss,
     /// So many calls in a row timed out, even if probes are answered; 0 after a call was answered.
     Unanswered(u32),
-    /// The kubeconfig has another token, which requests carry from now on. An attempt in flight is aborted; a probe goes on.
-    Token,
-    /// The kubeconfig has another server or another kind of credential; an attempt or a probe in flight is aborted.
-    Replaced,
-    /// The Secret was read again, and is unchanged.
-    Same,
+    /// The kubeconfig has another token, and is the same in all else: requests carry the new token from now on. An attempt in
+    /// flight is aborted; a probe goes on.
+    TokenRotated,
+    /// The kubeconfig differs in more than the token: another server, authority, certificate or kind of credential. It needs a new
+    /// connection; an attempt or a probe in flight is aborted.
+    KubeconfigReplaced,
+    /// The Secret was read again, and the kubeconfig in it is the same.
+    KubeconfigUnchanged,
 }

@@ -24,9 +24,9 @@ fn events() -> impl Strategy<Value = ConnectionEvent> {
         fault().prop_map(ConnectionEvent::Missed),
         Just(ConnectionEvent::SuspectedLoss),
         (0..8_u32).prop_map(ConnectionEvent::Unanswered),
-        Just(ConnectionEvent::Token),
-        Just(ConnectionEvent::Replaced),
-        Just(ConnectionEvent::Same),
+        Just(ConnectionEvent::TokenRotated),
+        Just(ConnectionEvent::KubeconfigReplaced),
+        Just(ConnectionEvent::KubeconfigUnchanged),
     ]
 }
 
@@ -51,7 +51,7 @@ proptest! {
         let mut connection = ConnectionStateMachine::new(timing(), seed, clock.now());
         let mut before = connection.health();
         for happens in story {
-            let is_renewed = matches!(happens, Happens::Handled(ConnectionEvent::Token | ConnectionEvent::Replaced));
+            let is_renewed = matches!(happens, Happens::Handled(ConnectionEvent::TokenRotated | ConnectionEvent::KubeconfigReplaced));
             match happens {
                 Happens::Pass(millis) => _ = clock.pass(Duration::from_millis(millis)),
                 Happens::Handled(event) => connection.handle(event, clock.now()),

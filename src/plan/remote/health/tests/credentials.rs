@@ -18,20 +18,24 @@ fn a_refused_credential_is_read_again_once() {
     let refused = ConnectionEvent::Missed(ConnectionFault::Unauthorized);
     let table: [(After, bool, bool); 4] = [
         (&[], true, true),
-        (&[ConnectionEvent::Same], false, false),
-        (&[ConnectionEvent::Token], true, false),
-        (&[ConnectionEvent::Replaced], true, false),
+        (&[ConnectionEvent::KubeconfigUnchanged], false, false),
+        (&[ConnectionEvent::TokenRotated], true, false),
+        (&[ConnectionEvent::KubeconfigReplaced], true, false),
     ];
     for (after, is_up, asks) in table {
         let mut clock = Clock::new();
         let mut connection = up(&mut clock);
         probe(&mut connection, &mut clock, refused);
-        assert!(connection.health().reread);
+        assert!(connection.health().wants_reread);
         for event in after {
             connection.handle(*event, clock.now());
         }
         let health = connection.health();
-        assert_eq!((connection.is_up(), health.reread), (is_up, asks), "{after:?}");
+        assert_eq!(
+            (connection.is_up(), health.wants_reread),
+            (is_up, asks),
+            "{after:?}"
+        );
         if !is_up {
             assert_eq!(health.reason(), Reason::Unauthorized);
         }
@@ -44,7 +48,7 @@ fn a_credential_that_is_refused_again_is_not_read_again() {
     let mut connection = up(&mut clock);
     let refused = ConnectionEvent::Missed(ConnectionFault::Unauthorized);
     probe(&mut connection, &mut clock, refused);
-    connection.handle(ConnectionEvent::Token, clock.now());
+    connection.handle(ConnectionEvent::TokenRotated, clock.now());
     assert_eq!(
         connection.wake(clock.now()),
         Some(ConnectionAction::Probe),
@@ -52,22 +56,25 @@ fn a_credential_that_is_refused_again_is_not_read_again() {
     );
     connection.handle(refused, clock.now());
     let health = connection.health();
-    assert_eq!((health.reason(), health.reread), (Reason::Unauthorized, false));
+    assert_eq!(
+        (health.reason(), health.wants_reread),
+        (Reason::Unauthorized, false)
+    );
     for _ in 0..3 {
         attempt(
             &mut connection,
             &mut clock,
             ConnectionEvent::Failed(ConnectionFault::Unauthorized),
         );
-        assert!(!connection.health().reread, "once");
+        assert!(!connection.health().wants_reread, "once");
     }
     // Another token is tried at once.
-    connection.handle(ConnectionEvent::Token, clock.now());
+    connection.handle(ConnectionEvent::TokenRotated, clock.now());
     assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
     connection.handle(ConnectionEvent::Connected(V), clock.now());
     // After a success, the next refusal is a new one.
     probe(&mut connection, &mut clock, refused);
-    assert!(connection.health().reread);
+    assert!(connection.health().wants_reread);
 }
 
 #[test]
@@ -78,7 +85,10 @@ fn the_wait_for_a_secret_that_is_not_read_has_a_deadline() {
     let now = clock.pass(timing().reread);
     connection.wake(now);
     let health = connection.health();
-    assert_eq!((health.reason(), health.reread), (Reason::Unauthorized, false));
+    assert_eq!(
+        (health.reason(), health.wants_reread),
+        (Reason::Unauthorized, false)
+    );
     assert!(connection.due(now).is_some());
 }
 
@@ -93,9 +103,9 @@ fn a_refusal_while_the_secret_is_read_changes_nothing() {
     attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     for _ in 0..3 {
         refuse(&mut connection, &mut clock);
-        assert!(connection.is_up() && connection.health().reread);
+        assert!(connection.is_up() && connection.health().wants_reread);
     }
-    connection.handle(ConnectionEvent::Same, clock.now());
+    connection.handle(ConnectionEvent::KubeconfigUnchanged, clock.now());
     assert_eq!(connection.health().reason(), Reason::Unauthorized);
 }
 
@@ -117,7 +127,7 @@ fn a_replaced_kubeconfig_replaces_the_connection_or_ends_both() {
     ] {
         let mut clock = Clock::new();
         let mut connection = up(&mut clock);
-        connection.handle(ConnectionEvent::Replaced, clock.now());
+        connection.handle(ConnectionEvent::KubeconfigReplaced, clock.now());
         assert!(connection.is_up(), "the old one goes on");
         assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
         assert!(connection.is_up() && connection.is_busy());
@@ -138,10 +148,10 @@ fn a_result_of_an_action_that_is_not_in_flight_changes_nothing() {
         clock.now(),
     );
     connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), clock.now());
-    assert!(connection.is_up() && !connection.health().reread);
+    assert!(connection.is_up() && !connection.health().wants_reread);
     let now = clock.to(&connection);
     assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
-    connection.handle(ConnectionEvent::Replaced, clock.now());
+    connection.handle(ConnectionEvent::KubeconfigReplaced, clock.now());
     connection.handle(ConnectionEvent::Missed(ConnectionFault::Unreachable), clock.now());
     assert!(connection.is_up());
 }
@@ -157,11 +167,11 @@ fn the_refusal_of_an_old_token_does_not_count_for_the_new_one() {
         let mut connection = up(&mut clock);
         let now = clock.to(&connection);
         assert_eq!(connection.wake(now), Some(ConnectionAction::Probe));
-        connection.handle(ConnectionEvent::Token, clock.now());
+        connection.handle(ConnectionEvent::TokenRotated, clock.now());
         assert!(connection.is_probing());
         assert_eq!(connection.wake(clock.now()), None, "one at a time");
         connection.handle(outcome, clock.now());
-        assert!(connection.is_up() && !connection.health().reread);
+        assert!(connection.is_up() && !connection.health().wants_reread);
         assert_eq!(
             connection.wake(clock.now()),
             Some(ConnectionAction::Probe),
@@ -171,6 +181,6 @@ fn the_refusal_of_an_old_token_does_not_count_for_the_new_one() {
             ConnectionEvent::Missed(ConnectionFault::Unauthorized),
             clock.now(),
         );
-        assert!(connection.health().reread);
+        assert!(connection.health().wants_reread);
     }
 }

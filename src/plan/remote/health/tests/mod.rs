@@ -132,7 +132,7 @@ fn each_state_of_a_connection_has_a_name_for_the_log() {
     );
     states.push(connection.state());
     attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
-    connection.handle(ConnectionEvent::Replaced, clock.now());
+    connection.handle(ConnectionEvent::KubeconfigReplaced, clock.now());
     states.push(connection.state());
     let expected = ["new", "connecting", "connected", "suspected", "lost", "replacing"];
     assert_eq!(states, expected);
@@ -157,7 +157,7 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
         assert_eq!(until.unsigned_abs().as_millis(), wait.as_millis());
     }
     // Another kubeconfig is tried at once, and its failure does not reset the back-off.
-    connection.handle(ConnectionEvent::Replaced, clock.now());
+    connection.handle(ConnectionEvent::KubeconfigReplaced, clock.now());
     attempt(
         &mut connection,
         &mut clock,
@@ -374,7 +374,7 @@ fn for_another_kubeconfig_attempts_are_counted_from_zero_and_the_back_off_goes_o
         connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), now);
     }
     assert_eq!(connection.health().attempts, 5);
-    connection.handle(ConnectionEvent::Replaced, clock.now());
+    connection.handle(ConnectionEvent::KubeconfigReplaced, clock.now());
     let now = clock.to(&connection);
     assert_eq!(connection.wake(now), Some(ConnectionAction::Connect), "at once");
     assert_eq!(connection.health().attempts, 1);

@@ -30,7 +30,7 @@ const KEPT: usize = 1024;
 
 /// Why there is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub enum AccountTokenError {
     /// The account does not exist, or the hub may not ask for its tokens.
     #[error("the hub gets no token of the ServiceAccount")]
     Denied,
@@ -49,22 +49,22 @@ struct AccountToken {
     usable_until: Instant,
 }
 
-type TokenSlot = Arc<Mutex<Option<AccountToken>>>;
+type AccountTokenSlot = Arc<Mutex<Option<AccountToken>>>;
 
 /// The tokens that are in use.
-pub(super) struct TokenCache {
+pub(super) struct AccountTokenCache {
     client: Client,
     metrics: Metrics,
-    slots: DashMap<ServiceAccount, TokenSlot>,
+    slots: DashMap<ServiceAccount, AccountTokenSlot>,
 }
 
-impl fmt::Debug for TokenCache {
+impl fmt::Debug for AccountTokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenCache({} accounts)", self.slots.len())
+        write!(f, "AccountTokenCache({} accounts)", self.slots.len())
     }
 }
 
-impl TokenCache {
+impl AccountTokenCache {
     pub(super) fn new(client: Client, metrics: Metrics) -> Self {
         Self {
             client,
@@ -74,24 +74,24 @@ impl TokenCache {
     }
 
     /// A token of the account as a header; callers that come while one is requested wait for that one.
-    pub(super) async fn get(&self, account: &ServiceAccount) -> Result<HeaderValue, TokenError> {
+    pub(super) async fn get(&self, account: &ServiceAccount) -> Result<HeaderValue, AccountTokenError> {
         let slot = self.slot(account);
         let mut kept = slot.lock().await;
         if let Some(token) = kept.as_ref().filter(|t| Instant::now() < t.usable_until) {
             return Ok(token.header.clone());
         }
         *kept = None;
-        let token = self.ask(account).await?;
+        let token = self.request_token(account).await?;
         *kept = Some(token.clone());
         Ok(token.header)
     }
 
     /// A token that is not this one, which the API server refused: another one if there is one by now, else a new one.
-    pub(super) async fn replace(
+    pub(super) async fn replace_refused(
         &self,
         account: &ServiceAccount,
         refused: &HeaderValue,
-    ) -> Result<HeaderValue, TokenError> {
+    ) -> Result<HeaderValue, AccountTokenError> {
         let slot = self.slot(account);
         let mut kept = slot.lock().await;
         if kept.as_ref().is_some_and(|token| token.header == refused) {
@@ -102,7 +102,7 @@ impl TokenCache {
     }
 
     /// The account's place; the map is left before anything is waited for.
-    fn slot(&self, account: &ServiceAccount) -> TokenSlot {
+    fn slot(&self, account: &ServiceAccount) -> AccountTokenSlot {
         if let Some(slot) = self.slots.get(account) {
             return Arc::clone(&slot);
         }
@@ -121,32 +121,33 @@ impl TokenCache {
         Arc::clone(&self.slots.entry(account.clone()).or_default())
     }
 
-    async fn ask(&self, account: &ServiceAccount) -> Result<AccountToken, TokenError> {
+    async fn request_token(&self, account: &ServiceAccount) -> Result<AccountToken, AccountTokenError> {
         let asked = Instant::now();
         // As text, because kube logs the whole of an answer that it cannot decode.
-        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(request(account)?)).await;
+        let answer = tokio::time::timeout(DEADLINE, self.client.request_text(token_request(account)?)).await;
         let answer = answer
-            .map_err(|_| TokenError::Call(CallError::Timeout))
+            .map_err(|_| AccountTokenError::Call(CallError::Timeout))
             .and_then(|answer| answer.map_err(|error| classify(&error)))
             .and_then(|text| decode(&Zeroizing::new(text)));
         let code = match &answer {
             Ok(_) => 201,
-            Err(TokenError::Denied) => 403,
+            Err(AccountTokenError::Denied) => 403,
             Err(_) => 0,
         };
         let (verb, resource) = ("create", "serviceaccounts/token");
         let error = match &answer {
-            Err(TokenError::Call(error)) => Some(*error),
+            Err(AccountTokenError::Call(error)) => Some(*error),
             _ => None,
         };
         log_call(verb, resource, code, error);
         self.metrics.call(verb, resource, code);
         let answer = answer?;
         let text = answer.status.and_then(|status| status.token).map(Zeroizing::new);
-        let text = text.ok_or(TokenError::Other)?;
+        let text = text.ok_or(AccountTokenError::Other)?;
         let audiences = answer.spec.and_then(|spec| spec.audiences).unwrap_or_default();
         let lifetime = checked(&text, account, &audiences)?;
-        let mut header = HeaderValue::try_from(format!("Bearer {}", *text)).map_err(|_| TokenError::Other)?;
+        let mut header =
+            HeaderValue::try_from(format!("Bearer {}", *text)).map_err(|_| AccountTokenError::Other)?;
         header.set_sensitive(true);
         Ok(AccountToken {
             header,
@@ -155,11 +156,12 @@ impl TokenCache {
     }
 }
 
-fn decode(text: &str) -> Result<TokenRequest, TokenError> {
-    serde_json::from_str(text).map_err(|_| TokenError::Call(CallError::Transport(TransportStage::Decode)))
+fn decode(text: &str) -> Result<TokenRequest, AccountTokenError> {
+    serde_json::from_str(text)
+        .map_err(|_| AccountTokenError::Call(CallError::Transport(TransportStage::Decode)))
 }
 
-fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError> {
+fn token_request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError> {
     let body = TokenRequest {
         spec: Some(TokenRequestSpec {
             // The API server's own audience: the token is of use nowhere else.
@@ -180,37 +182,41 @@ fn request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError
 
 /// What a token says of itself.
 #[derive(Deserialize)]
-struct TokenClaims {
+struct AccountTokenClaims {
     sub: String,
-    aud: TokenAudience,
+    aud: AccountTokenAudience,
     iat: i64,
     exp: i64,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum TokenAudience {
+enum AccountTokenAudience {
     One(String),
     Many(Vec<String>),
 }
 
 /// How long a token lives, if it is one of this account, for the audiences that the answer names, and short-lived. Its
 /// signature is the API server's business, which gave it.
-fn checked(token: &str, account: &ServiceAccount, audiences: &[String]) -> Result<Duration, TokenError> {
-    let claims: TokenClaims = token
+fn checked(
+    token: &str,
+    account: &ServiceAccount,
+    audiences: &[String],
+) -> Result<Duration, AccountTokenError> {
+    let claims: AccountTokenClaims = token
         .split('.')
         .nth(1)
         .and_then(|part| URL_SAFE_NO_PAD.decode(part).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or(TokenError::Other)?;
+        .ok_or(AccountTokenError::Other)?;
     let said = match claims.aud {
-        TokenAudience::One(one) => vec![one],
-        TokenAudience::Many(many) => many,
+        AccountTokenAudience::One(one) => vec![one],
+        AccountTokenAudience::Many(many) => many,
     };
     let is_for_them = !said.is_empty() && said == audiences;
     let seconds = claims.exp.saturating_sub(claims.iat);
     if claims.sub != account.username() || !is_for_them || !(1..=LIFETIME).contains(&seconds) {
-        return Err(TokenError::Other);
+        return Err(AccountTokenError::Other);
     }
     Ok(Duration::from_secs(seconds.unsigned_abs()))
 }
@@ -219,10 +225,12 @@ fn checked(token: &str, account: &ServiceAccount, audiences: &[String]) -> Resul
     clippy::wildcard_enum_match_arm,
     reason = "of kube's many errors all but these are a call that failed, which is no identity"
 )]
-fn classify(error: &kube::Error) -> TokenError {
+fn classify(error: &kube::Error) -> AccountTokenError {
     match error {
         // 400 and 422 are for an account that is being deleted or has no legal name.
-        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => TokenError::Denied,
+        kube::Error::Api(status) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => {
+            AccountTokenError::Denied
+        }
         kube::Error::Api(status) => CallError::Code(status.code).into(),
         error if write_fence::is_closed(error) => CallError::NoClaim.into(),
         error => CallError::Transport(TransportStage::of(error)).into(),
@@ -245,7 +253,7 @@ mod tests {
         json!({"sub": "system:serviceaccount:team-a:builder", "aud": ["api"], "iat": 1000, "exp": 1600})
     }
 
-    fn check(change: impl FnOnce(&mut Value)) -> Result<Duration, TokenError> {
+    fn check(change: impl FnOnce(&mut Value)) -> Result<Duration, AccountTokenError> {
         let account = ServiceAccount::new("team-a", "builder").unwrap();
         let mut claims = claims();
         change(&mut claims);
@@ -266,16 +274,20 @@ mod tests {
             |c| c["exp"] = json!("soon"),
         ];
         for (case, change) in wrong.into_iter().enumerate() {
-            assert_eq!(check(change), Err(TokenError::Other), "case {case}");
+            assert_eq!(check(change), Err(AccountTokenError::Other), "case {case}");
         }
         for text in ["", "a", "a.b.c", "e30.e30.e30"] {
             let account = ServiceAccount::new("team-a", "builder").unwrap();
-            assert_eq!(checked(text, &account, &[]), Err(TokenError::Other), "{text}");
+            assert_eq!(
+                checked(text, &account, &[]),
+                Err(AccountTokenError::Other),
+                "{text}"
+            );
         }
     }
 
     /// Tokens from an API server that gives this lifetime and counts how often it is asked.
-    async fn server(seconds: i64) -> (TokenCache, Arc<AtomicUsize>) {
+    async fn server(seconds: i64) -> (AccountTokenCache, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let answer = move || async move {
@@ -291,7 +303,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
         let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
-        (TokenCache::new(client, Metrics::new().0), asked)
+        (AccountTokenCache::new(client, Metrics::new().0), asked)
     }
 
     #[tokio::test]
