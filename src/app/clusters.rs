@@ -100,17 +100,18 @@ pub(super) fn address_policy(settings: &Settings) -> AddressPolicy {
 /// The settings of all connections.
 fn connections(hub: &HubParts, own_namespaces: HubNamespaceLookup) -> Result<ConnectionSettings, AppError> {
     let guard = address_policy(&hub.settings);
+    let timing = ConnectionTiming::since(Instant::now());
     Ok(ConnectionSettings {
         hub_id: hub.hub_client.hub_id().clone(),
         client: RemoteClientSettings {
             guard: Arc::new(guard),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
-            limits: Arc::new(RemoteClientLimits::default()),
+            limits: Arc::new(RemoteClientLimits::for_probe_interval(timing.probe_every)),
             memory_budget: MemoryBudget::default(),
             fence: hub.fence.clone(),
         },
         own_namespaces,
-        timing: ConnectionTiming::since(Instant::now()),
+        timing,
     })
 }
 

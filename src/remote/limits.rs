@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Bounds of one remote client. Production uses the default; a test shortens the times that it waits for.
+/// Bounds of one remote client. A hub takes those of its probe interval, the default is for the interval that is the default; a test
+/// shortens the times that it waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteClientLimits {
     /// Longest that a call takes, with its wait for a slot, its connection and its retries.
@@ -13,7 +14,7 @@ pub struct RemoteClientLimits {
     pub connect: Duration,
     /// Longest that a name takes to resolve.
     pub resolve: Duration,
-    /// Longest that a probe takes.
+    /// Longest that a probe takes; shorter than the interval between two, so that one without an answer delays no other.
     pub probe: Duration,
     /// Bytes of a single response at most. An object that the hub makes on a cluster has a few KiB.
     pub answer: usize,
@@ -35,7 +36,7 @@ pub struct RemoteClientLimits {
     pub qps: u32,
     /// Calls at once after a pause.
     pub burst: u32,
-    /// Silence over HTTP/2 after which a ping is sent; longer than the pause between two probes, which have the same effect.
+    /// Silence over HTTP/2 after which a ping is sent; longer than the interval between two probes, which have the same effect.
     pub ping: Duration,
     /// Longest that the answer to a ping takes.
     pub ping_timeout: Duration,
@@ -64,6 +65,20 @@ pub struct RemoteClientLimits {
     pub watch_pause: Duration,
     /// Broken watches in a row after which no other is opened.
     pub watch_attempts: u32,
+}
+
+impl RemoteClientLimits {
+    /// The bounds of a production hub that probes each cluster once in this time; the others do not depend on it.
+    #[must_use]
+    pub fn for_probe_interval(probe_every: Duration) -> Self {
+        Self {
+            probe: probe_every / 2,
+            ping: probe_every * 11 / 10,
+            // With the silence before it less than two intervals, so that a quiet watch notices a dead network.
+            ping_timeout: probe_every * 7 / 10,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for RemoteClientLimits {
@@ -101,5 +116,35 @@ impl Default for RemoteClientLimits {
             watch_pause: Duration::from_secs(1),
             watch_attempts: 5,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::plan::remote::health::ConnectionTiming;
+
+    #[test]
+    fn a_probe_ends_before_the_next_and_a_ping_is_sent_only_where_no_probe_was() {
+        for seconds in [1, 2, 5, 10, 30, 60] {
+            let probe_every = Duration::from_secs(seconds);
+            let limits = RemoteClientLimits::for_probe_interval(probe_every);
+            assert!(
+                limits.probe < probe_every && probe_every < limits.ping,
+                "{limits:?}"
+            );
+            assert!(limits.ping + limits.ping_timeout < 2 * probe_every, "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_for_the_interval_of_a_production_hub() {
+        let probe_every = ConnectionTiming::since(Instant::now()).probe_every;
+        assert_eq!(
+            RemoteClientLimits::for_probe_interval(probe_every),
+            RemoteClientLimits::default()
+        );
     }
 }

@@ -18,7 +18,8 @@ pub struct ClockReading {
 /// Intervals and deadlines.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionTiming {
-    /// From the start of a probe to the start of the next. The deadlines of `remote::limits` for a probe and for a ping rest on it.
+    /// From the start of a probe to the start of the next. `remote::limits` takes the deadlines of a probe
+    /// and of a ping from it.
     pub probe_every: Duration,
     /// Probes start on multiples of it, so that probes of many clusters wake the hub together; zero allows any time.
     pub beat: Duration,
