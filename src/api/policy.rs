@@ -26,8 +26,8 @@ pub const HUB_ONLY_HISTORY: &str = "renderhub-hub-only-history";
 pub const DISCOVERY_FIELDS: &str = "renderhub-discovery-fields";
 /// Name of the policy that gives a task its finalizer; each release binds it to the namespaces that its hub serves.
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
-/// Name of the policy that warns of a task that no hub serves, and of its binding.
-pub const UNSERVED: &str = "renderhub-unserved";
+/// Name of the policy that warns of a task without the finalizer, which no hub serves, and of its binding.
+pub const WARN_WITHOUT_FINALIZER: &str = "renderhub-unserved";
 
 /// Either kind of task.
 const TASKS: [&str; 2] = ["rendertasks", "clusterrendertasks"];
@@ -134,10 +134,10 @@ pub fn validating_policies() -> [ValidatingPolicy; 5] {
     ]
 }
 
-/// Warns the author of a task that no hub serves: no release gave it the finalizer. So it says nothing true unless
+/// Warns the author of a task without the finalizer: no release gave it one, so no hub serves it. So it says nothing true unless
 /// [`set_finalizer`] is there.
 #[must_use]
-pub fn unserved() -> ValidatingPolicy {
+pub fn warn_without_finalizer() -> ValidatingPolicy {
     let rule = Validation {
         expression: format!("'{FINALIZER}' in object.metadata.?finalizers.orValue([])"),
         message: Some(
@@ -147,7 +147,11 @@ pub fn unserved() -> ValidatingPolicy {
         ),
         ..Validation::default()
     };
-    warning(validating(UNSERVED, requests(&["CREATE"], &TASKS), rule))
+    warning(validating(
+        WARN_WITHOUT_FINALIZER,
+        requests(&["CREATE"], &TASKS),
+        rule,
+    ))
 }
 
 /// A policy that only warns, and refuses nothing when it cannot be asked.

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         validating.extend([yaml(&policy)?, yaml(&binding)?]);
     }
     write_yaml(&policies.join("validating.yaml"), &validating.join("---\n"))?;
-    let (warning, binding) = policy::unserved();
+    let (warning, binding) = policy::warn_without_finalizer();
     let finalizer = [yaml(&policy::set_finalizer())?, yaml(&warning)?, yaml(&binding)?];
     write_yaml(&policies.join("finalizer.yaml"), &finalizer.join("---\n"))?;
     if let Some(docs) = args.docs {
