@@ -69,26 +69,26 @@ impl Verifier {
     }
 
     /// What the registry says.
-    pub async fn verify(&self, inquiry: &VerifyRequest) -> VerifyResult {
-        let host = self.host(inquiry.reference.host.as_str());
-        if !inquiry.is_required && host.is_cooling_down() {
+    pub async fn verify(&self, request: &VerifyRequest) -> VerifyResult {
+        let host = self.host(request.reference.host.as_str());
+        if !request.is_required && host.is_cooling_down() {
             self.count("Skipped");
             return VerifyResult::Silent;
         }
-        let found = if inquiry.is_required {
+        let found = if request.is_required {
             let _turns = self.permits(&host).await;
-            timeout(LIMIT, self.send_request(inquiry)).await
+            timeout(LIMIT, self.send_request(request)).await
         } else {
             let brief = async {
                 let _turns = self.permits(&host).await;
-                self.send_request(inquiry).await
+                self.send_request(request).await
             };
             timeout(BRIEF, brief).await
         };
-        let finding = found.unwrap_or(VerifyResult::Silent);
-        host.answered(finding != VerifyResult::Silent);
-        self.count(label(finding));
-        finding
+        let result = found.unwrap_or(VerifyResult::Silent);
+        host.answered(result != VerifyResult::Silent);
+        self.count(label(result));
+        result
     }
 
     fn host(&self, name: &str) -> Arc<RegistryHostState> {
@@ -113,22 +113,22 @@ impl Verifier {
         counted.get_or_create(&ResultLabel { result }).inc();
     }
 
-    async fn send_request(&self, inquiry: &VerifyRequest) -> VerifyResult {
-        let found = self.find_anonymously_or_with_credential(inquiry).await;
-        found.map_or(VerifyResult::Silent, |found| judge(inquiry, &found))
+    async fn send_request(&self, request: &VerifyRequest) -> VerifyResult {
+        let found = self.find_anonymously_or_with_credential(request).await;
+        found.map_or(VerifyResult::Silent, |found| verify_result(request, &found))
     }
 
     async fn find_anonymously_or_with_credential(
         &self,
-        inquiry: &VerifyRequest,
+        request: &VerifyRequest,
     ) -> Result<Result<Option<Digest>, PushError>, NoRegistryAnswer> {
-        let certificates = self.certificates(inquiry).await?;
-        let found = find(inquiry, certificates.as_deref(), None).await;
+        let certificates = self.certificates(request).await?;
+        let found = find(request, certificates.as_deref(), None).await;
         let says_little = matches!(
             found,
             Ok(None) | Err(PushError::Unauthorized | PushError::CredentialRequired | PushError::Forbidden)
         );
-        let Some((name, host)) = inquiry.means.secret.as_ref().filter(|_| says_little) else {
+        let Some((name, host)) = request.means.secret.as_ref().filter(|_| says_little) else {
             return Ok(found);
         };
         let secret = self
@@ -139,12 +139,12 @@ impl Verifier {
             .map_err(|_| NoRegistryAnswer)?;
         let login = secret.and_then(|secret| login(&secret, host).ok());
         let credential = login.ok_or(NoRegistryAnswer)?.credential;
-        Ok(find(inquiry, certificates.as_deref(), Some(credential)).await)
+        Ok(find(request, certificates.as_deref(), Some(credential)).await)
     }
 
-    async fn certificates(&self, inquiry: &VerifyRequest) -> Result<Option<String>, NoRegistryAnswer> {
-        let named = inquiry.means.certificates.as_ref();
-        let Some((name, key)) = named.filter(|_| !inquiry.plain_http) else {
+    async fn certificates(&self, request: &VerifyRequest) -> Result<Option<String>, NoRegistryAnswer> {
+        let named = request.means.certificates.as_ref();
+        let Some((name, key)) = named.filter(|_| !request.plain_http) else {
             return Ok(None);
         };
         let map = self
@@ -172,11 +172,11 @@ impl RegistryHostState {
 
 /// Digest of what the registry has there; by digest where it is known, because a tag may have moved on since.
 async fn find(
-    inquiry: &VerifyRequest,
+    request: &VerifyRequest,
     certificates: Option<&str>,
     credential: Option<BasicCredential>,
 ) -> Result<Option<Digest>, PushError> {
-    let config = if inquiry.plain_http {
+    let config = if request.plain_http {
         tls::no_tls()
     } else {
         tls::client_config_of(certificates.as_slice())
@@ -189,16 +189,16 @@ async fn find(
         ..TransportLimits::default()
     };
     let transport = Transport::new(config.map_err(|_| PushError::Unreachable)?, limits);
-    let reference = &inquiry.reference;
+    let reference = &request.reference;
     let auth = Authenticator {
-        origin: Origin::of_registry(&reference.host, inquiry.plain_http),
+        origin: Origin::of_registry(&reference.host, request.plain_http),
         repository: reference.repository.clone(),
         credential,
-        token_realm: inquiry.token_realm.as_ref().and_then(|realm| realm.parse().ok()),
+        token_realm: request.token_realm.as_ref().and_then(|realm| realm.parse().ok()),
         access: TokenScope::Pull,
     };
     let mut reader = RegistryReader::new(transport, auth);
-    let name = inquiry
+    let name = request
         .digest
         .as_ref()
         .map_or(reference.tag.as_str(), Digest::as_str);
@@ -210,8 +210,9 @@ async fn find(
     }
 }
 
-fn judge(inquiry: &VerifyRequest, found: &Result<Option<Digest>, PushError>) -> VerifyResult {
-    match (found, &inquiry.digest) {
+/// What it means that a registry showed this.
+fn verify_result(request: &VerifyRequest, found: &Result<Option<Digest>, PushError>) -> VerifyResult {
+    match (found, &request.digest) {
         (Ok(Some(found)), Some(named)) if found != named => VerifyResult::Different,
         (Ok(Some(_)), _) => VerifyResult::Held,
         (Ok(None) | Err(PushError::Status { status: 404, .. }), _) => VerifyResult::Missing,
@@ -228,8 +229,8 @@ fn judge(inquiry: &VerifyRequest, found: &Result<Option<Digest>, PushError>) -> 
     }
 }
 
-const fn label(finding: VerifyResult) -> &'static str {
-    match finding {
+const fn label(result: VerifyResult) -> &'static str {
+    match result {
         VerifyResult::Held => "Held",
         VerifyResult::Missing => "Missing",
         VerifyResult::Different => "Different",
@@ -265,7 +266,7 @@ mod tests {
     #[tokio::test]
     async fn a_manifest_is_read_up_to_its_bound_and_a_larger_one_is_no_answer() {
         for (bytes, expected) in [(BODY, VerifyResult::Held), (BODY + 1, VerifyResult::Silent)] {
-            let inquiry = VerifyRequest {
+            let request = VerifyRequest {
                 reference: format!("{}/team-a/shop:1", registry(bytes).await)
                     .parse()
                     .unwrap(),
@@ -282,7 +283,7 @@ mod tests {
             let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
             let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
             let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub);
-            let found = Verifier::new(calls, metrics.clone()).verify(&inquiry).await;
+            let found = Verifier::new(calls, metrics.clone()).verify(&request).await;
             assert_eq!(found, expected, "{bytes} bytes");
             let result = label(expected);
             let counted = metrics.verifications.get_or_create(&ResultLabel { result }).get();

@@ -77,7 +77,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/task_record.rs QUOTA_RETRY",
         "controllers/tasks/controller/events.rs SETTLE",
         "controllers/tasks/controller/ledger.rs LEDGER_RETRY",
-        "controllers/tasks/controller/verifications.rs BROKEN",
+        "controllers/tasks/verification/verifications.rs BROKEN",
         "controllers/tasks/controller/answers.rs ASKED",
         "controllers/tasks/controller/metrics_update.rs LOOK",
         "controllers/clusters/mod.rs FOREVER",

@@ -28,6 +28,7 @@ use crate::remote::SiteRequest;
 use super::index::TaskIndex;
 use super::reconciler::ReconcileContext;
 use super::sites::SiteIndex;
+use super::verification::Verifications;
 use crate::controllers::platform::PublishedCatalog;
 use crate::controllers::sweep::list;
 
@@ -47,7 +48,6 @@ mod running_work;
 mod sites;
 mod sweeps;
 mod sync_sources;
-mod verifications;
 mod work_results;
 
 use enqueue::{EnqueueReason, later, ready};
@@ -55,7 +55,6 @@ use event_latencies::EventLatencies;
 pub use outputs::ControllerOutputs;
 use running_work::{RunningWork, WorkItem, WorkResult};
 use sync_sources::{SyncSource, unsynced_sources};
-use verifications::Verifications;
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -127,7 +126,7 @@ pub struct TaskController {
     sweep_due: Instant,
     is_sweeping: bool,
     sites: SiteIndex,
-    questions: Verifications,
+    verifications: Verifications,
     /// Sites where what is there is to be listed, and those where it is being listed.
     lists: WorkQueue<Arc<Site>>,
     listing: HashSet<Arc<Site>>,
@@ -179,7 +178,7 @@ impl TaskController {
             sweep_due: Instant::now(),
             is_sweeping: false,
             sites: SiteIndex::default(),
-            questions: Verifications::default(),
+            verifications: Verifications::default(),
             lists: WorkQueue::default(),
             listing: HashSet::new(),
             wants: outlets.site_requests,
@@ -200,7 +199,7 @@ impl TaskController {
                 () = stop.cancelled() => break,
                 Some(input) = inputs.recv() => self.handle_events(input, &mut inputs),
                 Some(ended) = self.running.next() => self.finish(ended),
-                ended = self.questions.next() => self.handle_verification(ended),
+                ended = self.verifications.next() => self.handle_verification(ended),
                 Ok(()) = self.catalog.changed() => {
                     self.update_queue_limits();
                     self.mark_synced(&SyncSource::Catalog);

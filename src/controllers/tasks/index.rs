@@ -123,8 +123,8 @@ pub struct TaskView {
     pub removal: RemovalState,
     /// Where it runs, if not on the hub.
     pub remote: RemoteTaskView,
-    /// The result of its verification.
-    pub verification: Option<VerificationReply>,
+    /// The reply of its verification.
+    pub verification_reply: Option<VerificationReply>,
 }
 
 /// What an event of a task is.
@@ -352,7 +352,7 @@ impl TaskIndex {
                 may_be_there: record.remote.may_be_there,
                 ..RemoteTaskView::default()
             },
-            verification: None,
+            verification_reply: None,
         };
         (Some(view), None)
     }

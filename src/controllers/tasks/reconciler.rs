@@ -46,7 +46,6 @@ mod create;
 mod pull_secrets;
 mod remote;
 mod statuses;
-mod verification;
 
 /// More steps than any life has; a plan that does not settle is an error, not a loop.
 const MAX_STEPS: usize = 16;
@@ -112,7 +111,7 @@ pub async fn reconcile(
         has_slot,
         outcome: ReconcileOutcome::default(),
     };
-    pass.take_reply();
+    pass.take_verification_reply();
     if let Err(error) = pass.run().await {
         pass.outcome.error = Some(error);
     }
@@ -136,15 +135,16 @@ pub struct PlatformView {
     pub grants: Arc<ReferenceGrantIndex>,
 }
 
-struct Reconciler<'a> {
+/// One run over one task.
+pub(super) struct Reconciler<'a> {
     context: &'a ReconcileContext,
     offers: &'a PlatformView,
-    view: TaskView,
-    pod_termination: Option<PodTermination>,
+    pub(super) view: TaskView,
+    pub(super) pod_termination: Option<PodTermination>,
     /// What its pods wait for.
     image_pull: ObservedPull,
     /// The state of the verification.
-    verification: Option<VerificationState>,
+    pub(super) verification: Option<VerificationState>,
     /// What the task's own destination turned out to be.
     tenant_destination: Option<Result<TenantDestination, Refusal>>,
     /// Whether the hub may act as the task's ServiceAccount.
@@ -157,7 +157,7 @@ struct Reconciler<'a> {
     placement: JobPlacement,
     leftovers: RemoteLeftovers,
     has_slot: bool,
-    outcome: ReconcileOutcome,
+    pub(super) outcome: ReconcileOutcome,
 }
 
 impl Reconciler<'_> {
@@ -271,7 +271,7 @@ impl Reconciler<'_> {
             }
             ReconcileStep::ReadJob => self.read_job(task, &name).await?,
             ReconcileStep::LookAtPods => self.look_at_pods(task).await?,
-            ReconcileStep::Verify(inquiry) => self.claim(*inquiry),
+            ReconcileStep::Verify(request) => self.put_aside(*request),
             ReconcileStep::WriteStatus(status) => self.write_status(task, *status).await?,
             ReconcileStep::RestoreStatus => self.restore_status(task).await?,
             ReconcileStep::DeleteJob(uid) => self.delete_job(&name, uid).await?,

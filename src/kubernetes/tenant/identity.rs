@@ -135,7 +135,11 @@ impl TenantSessions {
 
     fn impersonating(&self, account: &ServiceAccount) -> Result<TenantSession, IdentityError> {
         let user = HeaderValue::try_from(account.username()).map_err(|_| IdentityError::Denied)?;
-        let proof = SessionCredential::Impersonation(user);
-        Ok(TenantSession::new(self.hub.clone(), proof, self.metrics.clone()))
+        let credential = SessionCredential::Impersonation(user);
+        Ok(TenantSession::new(
+            self.hub.clone(),
+            credential,
+            self.metrics.clone(),
+        ))
     }
 }

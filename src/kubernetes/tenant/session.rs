@@ -67,7 +67,7 @@ pub(super) enum SessionCredential {
 /// A session of one identity.
 pub struct TenantSession {
     client: Client,
-    proof: SessionCredential,
+    credential: SessionCredential,
     metrics: Metrics,
 }
 
@@ -78,10 +78,10 @@ impl fmt::Debug for TenantSession {
 }
 
 impl TenantSession {
-    pub(super) fn new(client: Client, proof: SessionCredential, metrics: Metrics) -> Self {
+    pub(super) fn new(client: Client, credential: SessionCredential, metrics: Metrics) -> Self {
         Self {
             client,
-            proof,
+            credential,
             metrics,
         }
     }
@@ -207,14 +207,14 @@ impl TenantSession {
 
     /// The token that the session shows, if it shows one.
     pub(super) const fn token(&self) -> Option<&HeaderValue> {
-        match &self.proof {
+        match &self.credential {
             SessionCredential::Bearer(token) => Some(token),
             SessionCredential::Impersonation(_) | SessionCredential::Hub => None,
         }
     }
 
     fn header(&self) -> Option<(HeaderName, HeaderValue)> {
-        match &self.proof {
+        match &self.credential {
             SessionCredential::Bearer(token) => Some((AUTHORIZATION, token.clone())),
             SessionCredential::Impersonation(user) => {
                 Some((HeaderName::from_static("impersonate-user"), user.clone()))

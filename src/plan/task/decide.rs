@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use super::retention::RemovalState;
 use super::start::start;
 use super::step::ReconcileStep;
-use super::success_verdict::{SuccessVerdict, judge};
+use super::success_verdict::{SuccessVerdict, success_verdict};
 use super::validate::validate;
 use super::{image_pull, status, unreached_cluster};
 use crate::api::conditions::Reason;
@@ -120,7 +120,7 @@ fn by_verdict(o: &ObservedTask<'_>, report: &ObservedJob) -> ReconcileStep {
     let task = || caught_up(o, report, report.created.map_or(o.now, cut));
     let mut status = match report.progress {
         JobProgress::Running => return running(o, &report.uid),
-        JobProgress::Complete(ended) => match judge(o, &report.uid) {
+        JobProgress::Complete(ended) => match success_verdict(o, &report.uid) {
             SuccessVerdict::Later(step) => return step,
             SuccessVerdict::Yes => status::succeeded(&task(), report, cut(ended), o.pod_termination, o.now),
             SuccessVerdict::No(why) => status::unverified(&task(), report, cut(ended), why, o.now),

@@ -1,7 +1,7 @@
 //! Decides whether a task succeeded: by what the platform's registry holds, and not by what a cluster reports.
 //!
 //! The platform's objects and the task decide which registry is asked; of the cluster's report only the digest is used, as a
-//! claim. An answer to another question than the current one counts as none.
+//! claim. An answer to another request than the current one counts as none.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -15,7 +15,7 @@ use super::verification::{VerifyRequest, VerifyResult};
 use crate::api::{ClusterRegistrySpec, RegistryKind, RenderTaskSpec, RendererMode, Verification};
 use crate::plan::platform::catalog::{CopyRequest, destination};
 
-/// Longest that a registry that does not answer is waited for, from the first question.
+/// Longest that a registry that does not answer is waited for, from the first request.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 /// Shortest and longest pause before it is asked again.
 const PAUSES: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(60)];
@@ -37,26 +37,26 @@ pub(super) enum SuccessVerdict {
 /// Whether a success is asked for, and what.
 enum VerificationNeed {
     Nothing,
-    Question(Box<VerifyRequest>),
+    Request(Box<VerifyRequest>),
     Hopeless(&'static str),
 }
 
 /// Whether a completed Job is believed.
-pub(super) fn judge(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVerdict {
-    let inquiry = match verification_need(o) {
+pub(super) fn success_verdict(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVerdict {
+    let request = match verification_need(o) {
         VerificationNeed::Nothing => return SuccessVerdict::Yes,
         VerificationNeed::Hopeless(why) => return SuccessVerdict::No(why),
-        VerificationNeed::Question(inquiry) => inquiry,
+        VerificationNeed::Request(request) => request,
     };
-    let since = o.verification.map_or(o.now, |proof| proof.since);
+    let since = o.verification.map_or(o.now, |verification| verification.since);
     let waited = o.now.duration_since(since);
     let again = |[shortest, longest]: [SignedDuration; 2]| {
         let due = o.now.checked_add(waited.clamp(shortest, longest));
         SuccessVerdict::Later(wait_until(due.unwrap_or(Timestamp::MAX)))
     };
-    match answer(o, &inquiry) {
+    match verify_result(o, &request) {
         Some(VerifyResult::Held) => SuccessVerdict::Yes,
-        Some(VerifyResult::Silent | VerifyResult::Refused) if !inquiry.is_required => SuccessVerdict::Yes,
+        Some(VerifyResult::Silent | VerifyResult::Refused) if !request.is_required => SuccessVerdict::Yes,
         Some(VerifyResult::Silent) if waited < PATIENCE => again(PAUSES),
         Some(VerifyResult::Missing) if waited < SETTLING => again(LOOKS),
         Some(VerifyResult::Silent) => SuccessVerdict::No(
@@ -74,17 +74,17 @@ pub(super) fn judge(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVerdict {
             "the Job completed, but the registry does not let the hub look for the chart; ask the platform operator to give the \
              push credential the right to read, then make a new task",
         ),
-        None => SuccessVerdict::Later(verify(o, job_uid, inquiry)),
+        None => SuccessVerdict::Later(verify_step(o, job_uid, request)),
     }
 }
 
-/// The answer to exactly this question.
-fn answer(o: &ObservedTask<'_>, inquiry: &VerifyRequest) -> Option<VerifyResult> {
-    let (asked, finding) = o.verification?.answer.as_ref()?;
-    (asked == inquiry).then_some(*finding)
+/// The answer to exactly this request.
+fn verify_result(o: &ObservedTask<'_>, request: &VerifyRequest) -> Option<VerifyResult> {
+    let (asked, result) = o.verification?.answer.as_ref()?;
+    (asked == request).then_some(*result)
 }
 
-fn verify(o: &ObservedTask<'_>, job_uid: &str, inquiry: Box<VerifyRequest>) -> ReconcileStep {
+fn verify_step(o: &ObservedTask<'_>, job_uid: &str, request: Box<VerifyRequest>) -> ReconcileStep {
     // An answer may take long; a hub that is killed meanwhile has to know that the Job was made.
     if let Some(status) = started(o, job_uid, o.now) {
         return ReconcileStep::WriteStatus(Box::new(status));
@@ -92,8 +92,10 @@ fn verify(o: &ObservedTask<'_>, job_uid: &str, inquiry: Box<VerifyRequest>) -> R
     // Not before the time, even if an event wakes the task: a cluster that sends endless events of a Job must not flood the
     // registry.
     match o.verification {
-        Some(proof) if proof.answer.is_none() && o.now < proof.next => wait_until(proof.next),
-        _ => ReconcileStep::Verify(inquiry),
+        Some(verification) if verification.answer.is_none() && o.now < verification.next => {
+            wait_until(verification.next)
+        }
+        _ => ReconcileStep::Verify(request),
     }
 }
 
@@ -126,15 +128,15 @@ fn verification_need(o: &ObservedTask<'_>) -> VerificationNeed {
         Some(Verification::Digest) => true,
         None => is_away,
     };
-    let found = question(o, spec, registry, is_required);
+    let found = verify_request(o, spec, registry, is_required);
     match found {
-        Ok(inquiry) => VerificationNeed::Question(Box::new(inquiry)),
+        Ok(request) => VerificationNeed::Request(Box::new(request)),
         Err(_) if !is_required => VerificationNeed::Nothing,
         Err(why) => VerificationNeed::Hopeless(why),
     }
 }
 
-fn question(
+fn verify_request(
     o: &ObservedTask<'_>,
     spec: &RenderTaskSpec,
     registry: Option<&ClusterRegistrySpec>,

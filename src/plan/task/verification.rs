@@ -37,14 +37,14 @@ pub enum VerifyResult {
     Silent,
 }
 
-/// The state of a task's verification. There is one question for a task at a time; the reconciler, the index and the controller carry it
-/// unread, so a second kind of check is another answer to that question, or this becomes a list.
+/// The state of a task's verification. There is one request for a task at a time; the reconciler, the index and the controller carry it
+/// unread, so a second kind of check is another answer to that request, or this becomes a list.
 #[derive(Clone, Debug)]
 pub struct VerificationState {
     /// When it was first asked for.
     pub since: Timestamp,
     /// When it may be asked for again.
     pub next: Timestamp,
-    /// The last question and its answer, until a reconcile used it.
+    /// The last request and its answer, until a reconcile used it.
     pub answer: Option<(VerifyRequest, VerifyResult)>,
 }

@@ -3,24 +3,23 @@
 use std::time::{Duration, Instant};
 
 use super::super::outcome::ReconcileOutcome;
-use super::super::verification::VerificationReply;
+use super::super::verification::{VerificationJoinResult, VerificationReply};
 use super::enqueue::{EnqueueReason, later, ready};
-use super::verifications::VerificationJoinResult;
 use super::{TaskController, instant};
 use crate::api::names::TaskUid;
 
-/// Time after which a task looks for itself what became of its question; longer than an answer takes.
+/// Time after which a task looks for itself what became of its verification; longer than an answer takes.
 const ASKED: Duration = Duration::from_secs(600);
 
 impl TaskController {
     /// The result of the task's verification, for its reconcile. If that reconcile fails, the Job is read and the registry asked
     /// again.
     pub(super) fn verification_reply(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
-        let answer = self.questions.reply(uid)?;
-        if answer.pending.is_some() {
+        let reply = self.verifications.reply(uid)?;
+        if reply.pending.is_some() {
             self.index.read_job_at(uid, Instant::now());
         }
-        Some(answer)
+        Some(reply)
     }
 
     /// Starts the verification that a reconcile asks for, or the wait before the next.
@@ -30,15 +29,15 @@ impl TaskController {
             .task(uid)
             .is_none_or(|record| record.phase.is_finished())
         {
-            self.questions.forget(uid);
+            self.verifications.forget(uid);
             return;
         }
-        if let Some(claim) = &outcome.pending_verification {
-            self.questions
-                .verify(uid, claim.clone(), self.context.verifier.clone());
+        if let Some(pending) = &outcome.pending_verification {
+            self.verifications
+                .verify(uid, pending.clone(), self.context.verifier.clone());
             self.index.read_job_at(uid, Instant::now() + ASKED);
         } else if let (Some(wake), None) = (outcome.wake, outcome.error)
-            && self.questions.wait_until(uid, wake)
+            && self.verifications.wait_until(uid, wake)
         {
             self.index.read_job_at(uid, instant(wake));
         }
@@ -46,7 +45,7 @@ impl TaskController {
 
     /// Handles a registry's answer, and requeues the task.
     pub(super) fn handle_verification(&mut self, ended: VerificationJoinResult) {
-        let Some((uid, ask_again)) = self.questions.handle_result(ended) else {
+        let Some((uid, ask_again)) = self.verifications.handle_result(ended) else {
             return;
         };
         match ask_again.map(instant) {

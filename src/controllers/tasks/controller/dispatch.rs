@@ -58,7 +58,7 @@ impl TaskController {
             }
         };
         (view.remote.site, view.remote.way) = (site, way);
-        view.verification = self.verification_reply(&uid);
+        view.verification_reply = self.verification_reply(&uid);
         let has_slot = self.fair.is_running(&view.id.namespace, &uid);
         let span = span_of(&view);
         let waited = waited_for.map(ConcurrencyPool::as_str);

@@ -32,7 +32,7 @@ pub(super) enum EnqueueReason {
     SiteLost,
     /// A registry answered.
     RegistryAnswered,
-    /// A question to a registry broke.
+    /// The worker that asked a registry broke.
     RegistryNotAsked,
     /// The time that its last reconcile asked for has come.
     Due,

@@ -186,7 +186,7 @@ impl TaskController {
         if let Some((namespace, created)) = self.index.forget_task(uid) {
             self.fair.remove(&namespace, created, uid);
         }
-        self.questions.forget(uid);
+        self.verifications.forget(uid);
         self.backoff.clear(uid);
         self.queue.forget(uid);
         self.jobs_gone.remove(uid);

@@ -119,7 +119,7 @@ impl TaskController {
 
     fn take_slot(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         let has_job = self.index.has_job(uid);
-        let is_only_asked_for = self.questions.is_required(uid);
+        let is_only_verified = self.verifications.is_required(uid);
         let Some(record) = self.index.task(uid) else {
             return;
         };
@@ -144,7 +144,7 @@ impl TaskController {
         }
         // A task of an unreached cluster must not delay others.
         let is_reached = record.remote.target.is_none() || outcome.remote.was_reached;
-        if has_job && !record.phase.is_finished() && is_reached && !is_only_asked_for {
+        if has_job && !record.phase.is_finished() && is_reached && !is_only_verified {
             self.fair.adopt(queued_task(record, uid));
         } else if outcome.wants_slot {
             self.fair.wait(queued_task(record, uid));

@@ -48,7 +48,7 @@ impl Reconciler<'_> {
     }
 
     /// The state of the Job's site.
-    pub(super) fn site(&self) -> JobSiteState<'_> {
+    pub(in crate::controllers::tasks) fn site(&self) -> JobSiteState<'_> {
         match (&self.target, &self.view.remote.site) {
             (None, _) => JobSiteState::Hub,
             (Some(_), None) => JobSiteState::Unasked,

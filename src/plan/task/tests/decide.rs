@@ -29,8 +29,8 @@ mod abroad;
 mod ended;
 mod image_pull;
 mod own;
-mod proof;
 mod refused;
+mod verification;
 mod why;
 
 /// Tenancy as it is by default, where tenants may name every host.
@@ -48,7 +48,7 @@ struct Situation {
     job: JobState,
     secret: Option<&'static str>,
     note: Option<PodTermination>,
-    proof: Option<VerificationState>,
+    verification: Option<VerificationState>,
     catalog: Catalog,
     tenancy: TenancyPolicy,
     grants: ReferenceGrantIndex,
@@ -79,7 +79,7 @@ impl Situation {
             job: JobState::Absent,
             secret: None,
             note: None,
-            proof: None,
+            verification: None,
             catalog: platform(),
             tenancy: every_host(),
             grants: ReferenceGrantIndex::default(),
@@ -133,7 +133,7 @@ impl Situation {
             secret: self.secret,
             pod_termination: self.note.as_ref(),
             image_pull: &self.pull,
-            verification: self.proof.as_ref(),
+            verification: self.verification.as_ref(),
             catalog: &self.catalog,
             tenancy: &self.tenancy,
             grants: &self.grants,

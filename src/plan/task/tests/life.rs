@@ -50,7 +50,7 @@ struct Memory {
     /// Until the next restart: enough newer failures are kept.
     is_crowded: bool,
     held: Option<CreateBlocked>,
-    proof: Option<VerificationState>,
+    verification: Option<VerificationState>,
     /// What the pods waited for, at the look of this pass.
     image_pull: ObservedPull,
 }
@@ -129,7 +129,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Waits),
         1 => Just(Move::Crowd),
         2 => prop::bool::weighted(0.7).prop_map(Move::Platform),
-        3 => findings().prop_map(Move::Registry),
+        3 => verify_results().prop_map(Move::Registry),
         1 => prop::bool::weighted(0.3).prop_map(Move::ForeignObject),
         3 => prop_oneof![Just(1), Just(61), Just(100_000)].prop_map(Move::Later),
         1 => Just(Move::SpecChanges),
@@ -140,7 +140,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..30)
 }
 
-fn findings() -> impl Strategy<Value = VerifyResult> {
+fn verify_results() -> impl Strategy<Value = VerifyResult> {
     use VerifyResult::{Different, Held, Missing, Refused, Silent};
     prop::sample::select(vec![Held, Missing, Different, Refused, Silent])
 }
@@ -183,7 +183,7 @@ impl World {
                 has_waited: false,
                 is_crowded: false,
                 held: None,
-                proof: None,
+                verification: None,
                 image_pull: ObservedPull::Unseen,
             },
             catalog: platform(),
@@ -212,7 +212,7 @@ impl World {
                 self.catalog = if *works { platform() } else { Catalog::default() };
                 self.memory.held = None;
             }
-            Move::Registry(finding) => self.registry = *finding,
+            Move::Registry(result) => self.registry = *result,
             Move::ForeignObject(exists) => {
                 (self.foreign, self.memory.held) = (*exists && self.job.is_none(), None);
             }

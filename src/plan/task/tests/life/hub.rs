@@ -14,7 +14,7 @@ impl World {
     /// The hub knows nothing but what a list shows it.
     pub(super) fn restart(&mut self) {
         (self.memory.held, self.memory.has_waited, self.memory.has_slot) = (None, false, self.job.is_some());
-        (self.memory.proof, self.memory.is_crowded) = (None, false);
+        (self.memory.verification, self.memory.is_crowded) = (None, false);
         self.look();
     }
 
@@ -43,8 +43,8 @@ impl World {
                     "a wake-up in the past is a loop"
                 );
                 self.memory.has_slot &= wants_slot || self.job.is_some();
-                if let Some(proof) = &mut self.memory.proof {
-                    (proof.next, proof.answer) = (wake.unwrap_or(proof.next), None);
+                if let Some(verification) = &mut self.memory.verification {
+                    (verification.next, verification.answer) = (wake.unwrap_or(verification.next), None);
                 }
                 return;
             }
@@ -78,7 +78,7 @@ impl World {
             secret: self.memory.secret.as_deref(),
             pod_termination: note.as_ref(),
             image_pull: &self.memory.image_pull,
-            verification: self.memory.proof.as_ref(),
+            verification: self.memory.verification.as_ref(),
             catalog: &self.catalog,
             tenancy: &TenancyPolicy::default(),
             grants: &ReferenceGrantIndex::default(),
@@ -182,7 +182,11 @@ impl World {
         if is(JobSucceeded) {
             let job = self.job.as_ref().or(self.ended.as_ref());
             let job = job.expect("a success without a Job");
-            let answer = self.memory.proof.as_ref().and_then(|proof| proof.answer.as_ref());
+            let answer = self
+                .memory
+                .verification
+                .as_ref()
+                .and_then(|verification| verification.answer.as_ref());
             let denied =
                 answer.is_some_and(|(_, f)| matches!(f, VerifyResult::Missing | VerifyResult::Different));
             let is_asked = !self.catalog.registries.is_empty();
@@ -257,12 +261,16 @@ impl World {
                 self.secret = self.secret.take().filter(|secret| *secret != uid);
                 self.memory.secret = None;
             }
-            ReconcileStep::Verify(inquiry) => {
-                let since = self.memory.proof.as_ref().map_or(self.now(), |proof| proof.since);
-                self.memory.proof = Some(VerificationState {
+            ReconcileStep::Verify(request) => {
+                let since = self
+                    .memory
+                    .verification
+                    .as_ref()
+                    .map_or(self.now(), |verification| verification.since);
+                self.memory.verification = Some(VerificationState {
                     since,
                     next: self.now(),
-                    answer: Some((*inquiry, self.registry)),
+                    answer: Some((*request, self.registry)),
                 });
             }
             ReconcileStep::Vouch(_)

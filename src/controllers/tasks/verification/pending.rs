@@ -10,7 +10,7 @@ pub struct PendingVerification {
     pub report: ObservedJob,
     /// The termination message of its pods.
     pub pod_termination: Option<PodTermination>,
-    /// What is asked.
+    /// What the registry is asked.
     pub request: VerifyRequest,
 }
 
@@ -18,7 +18,7 @@ pub struct PendingVerification {
 #[derive(Debug)]
 pub struct VerificationReply {
     /// When the registry was first asked, and its answer.
-    pub proof: VerificationState,
+    pub verification: VerificationState,
     /// What was known when it was asked, where there is an answer.
     pub pending: Option<Box<PendingVerification>>,
 }

@@ -55,21 +55,21 @@ fn asks(s: &mut Situation, verify: &str) {
         serde_json::from_value(json!(verify)).unwrap();
 }
 
-fn question(s: &Situation) -> Option<VerifyRequest> {
+fn verify_request(s: &Situation) -> Option<VerifyRequest> {
     match s.step() {
-        ReconcileStep::Verify(inquiry) => Some(*inquiry),
+        ReconcileStep::Verify(request) => Some(*request),
         _ => None,
     }
 }
 
-/// The situation `waited` seconds after the first question, when that is answered.
-fn told(situation: Situation, finding: VerifyResult, waited: i64) -> Situation {
-    let inquiry = question(&situation).unwrap();
+/// The situation `waited` seconds after the first request, when that is answered.
+fn told(situation: Situation, result: VerifyResult, waited: i64) -> Situation {
+    let request = verify_request(&situation).unwrap();
     situation.with(|s| {
-        s.proof = Some(VerificationState {
+        s.verification = Some(VerificationState {
             since: at(100),
             next: at(100),
-            answer: Some((inquiry, finding)),
+            answer: Some((request, result)),
         });
         s.now = at(100 + waited);
     })
@@ -153,7 +153,7 @@ fn without_a_digest_only_a_foreign_renderer_beside_the_hub_is_asked_for() {
         (there().with(mute).with(foreign), NO),
     ]);
     let any = here().with(mute).with(foreign).with(|s| asks(s, "Digest"));
-    assert_eq!(question(&any).unwrap().digest, None);
+    assert_eq!(verify_request(&any).unwrap().digest, None);
     check(vec![(told(any, VerifyResult::Held, 0), YES)]);
 }
 
@@ -189,7 +189,7 @@ fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
         told(there(), VerifyResult::Held, 0).with(|s| s.note = Some(note(Some(Digest::of(b"other")))));
     let waits = |now: i64| {
         there().with(|s| {
-            s.proof = Some(VerificationState {
+            s.verification = Some(VerificationState {
                 since: at(100),
                 next: at(110),
                 answer: None,
@@ -209,7 +209,7 @@ fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
 /// Holds: H6.
 #[test]
 fn where_to_ask_is_decided_by_the_platform_and_not_by_the_cluster() {
-    let inquiry = question(&there()).unwrap();
+    let request = verify_request(&there()).unwrap();
     let expected = VerifyRequest {
         reference: "registry.test:5000/team-a/shop:1.0.0".parse().unwrap(),
         plain_http: false,
@@ -221,7 +221,7 @@ fn where_to_ask_is_decided_by_the_platform_and_not_by_the_cluster() {
         digest: Some(digest()),
         is_required: true,
     };
-    assert_eq!(inquiry, expected);
+    assert_eq!(request, expected);
     let whole = there().with(|s| {
         let registry = json!({
             "pushSecretRef": {"name": "push"}, "plainHTTP": true, "tokenRealm": "http://auth.test/token",
@@ -240,7 +240,7 @@ fn where_to_ask_is_decided_by_the_platform_and_not_by_the_cluster() {
         means,
         ..expected
     };
-    assert_eq!(question(&whole).unwrap(), expected);
+    assert_eq!(verify_request(&whole).unwrap(), expected);
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! Verifications: requests to registries that run outside of the reconciles, so that a slow registry delays only the tasks that
+//! wait for it.
+
+use std::collections::HashMap;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+
+use super::pending::{PendingVerification, VerificationReply};
+use crate::api::names::TaskUid;
+use crate::controllers::verify::Verifier;
+use crate::plan::task::verification::{VerificationState, VerifyResult};
+
+/// Pause after a request whose worker broke.
+const BROKEN: SignedDuration = SignedDuration::from_secs(5);
+
+/// What is asked and was answered, by task.
+#[derive(Debug, Default)]
+pub struct Verifications {
+    running: JoinSet<(Box<PendingVerification>, VerifyResult)>,
+    ids: HashMap<Id, TaskUid>,
+    of: HashMap<TaskUid, VerificationEntry>,
+}
+
+#[derive(Debug)]
+struct VerificationEntry {
+    is_required: bool,
+    since: Timestamp,
+    next: Timestamp,
+    progress: VerificationProgress,
+}
+
+#[derive(Debug)]
+enum VerificationProgress {
+    Asking(AbortHandle),
+    Answered(Box<PendingVerification>, VerifyResult),
+    Waiting,
+}
+
+/// A request that ended, or whose worker broke.
+pub type VerificationJoinResult = Result<(Id, (Box<PendingVerification>, VerifyResult)), JoinError>;
+
+impl Verifications {
+    /// The next one that ends; never, while there is none.
+    pub async fn next(&mut self) -> VerificationJoinResult {
+        match self.running.join_next_with_id().await {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Asks a registry about a task, unless it is being asked already.
+    pub fn verify(&mut self, uid: &TaskUid, pending: Box<PendingVerification>, verifier: Verifier) {
+        let now = Timestamp::now();
+        let entry = self.of.entry(uid.clone()).or_insert(VerificationEntry {
+            is_required: false,
+            since: now,
+            next: now,
+            progress: VerificationProgress::Waiting,
+        });
+        if matches!(entry.progress, VerificationProgress::Asking(_)) {
+            return;
+        }
+        entry.is_required = pending.request.is_required;
+        let handle = self.running.spawn(async move {
+            let result = verifier.verify(&pending.request).await;
+            (pending, result)
+        });
+        self.ids.insert(handle.id(), uid.clone());
+        entry.progress = VerificationProgress::Asking(handle);
+    }
+
+    /// Puts off the next request about a task; whether there is one to be put off.
+    pub fn wait_until(&mut self, uid: &TaskUid, next: Timestamp) -> bool {
+        let entry = self.of.get_mut(uid);
+        let waiting = entry.filter(|entry| matches!(entry.progress, VerificationProgress::Waiting));
+        waiting.map(|entry| entry.next = next).is_some()
+    }
+
+    /// Handles a registry's answer: returns the task, and when to ask again if the request failed.
+    pub fn handle_result(&mut self, ended: VerificationJoinResult) -> Option<(TaskUid, Option<Timestamp>)> {
+        let (id, answered) = match ended {
+            Ok((id, answered)) => (id, Some(answered)),
+            Err(error) => (error.id(), None),
+        };
+        let uid = self.ids.remove(&id)?;
+        let entry = self.of.get_mut(&uid)?;
+        // One that was given up may end after another of the same task began.
+        if !matches!(&entry.progress, VerificationProgress::Asking(handle) if handle.id() == id) {
+            return None;
+        }
+        if let Some((pending, result)) = answered {
+            entry.progress = VerificationProgress::Answered(pending, result);
+            return Some((uid, None));
+        }
+        entry.progress = VerificationProgress::Waiting;
+        entry.next = Timestamp::now().checked_add(BROKEN).unwrap_or(Timestamp::MAX);
+        Some((uid, Some(entry.next)))
+    }
+
+    /// The answer for a reconcile of the task; given once.
+    pub fn reply(&mut self, uid: &TaskUid) -> Option<VerificationReply> {
+        let entry = self.of.get_mut(uid)?;
+        let mut reply = VerificationReply {
+            verification: VerificationState {
+                since: entry.since,
+                next: entry.next,
+                answer: None,
+            },
+            pending: None,
+        };
+        if matches!(entry.progress, VerificationProgress::Answered(..))
+            && let VerificationProgress::Answered(pending, result) =
+                std::mem::replace(&mut entry.progress, VerificationProgress::Waiting)
+        {
+            reply.verification.answer = Some((pending.request.clone(), result));
+            reply.pending = Some(pending);
+        }
+        Some(reply)
+    }
+
+    /// Whether the task's Job has ended and only the verification is missing, so that it needs no Job slot.
+    pub fn is_required(&self, uid: &TaskUid) -> bool {
+        self.of.get(uid).is_some_and(|entry| entry.is_required)
+    }
+
+    /// A task that is gone, or finished, has no entry.
+    pub fn forget(&mut self, uid: &TaskUid) {
+        if let Some(VerificationEntry {
+            progress: VerificationProgress::Asking(handle),
+            ..
+        }) = self.of.remove(uid)
+        {
+            handle.abort();
+        }
+    }
+}
