@@ -243,7 +243,7 @@ impl KubeconfigWatcher {
     async fn request(&self, query: &SecretQuery<'_>) -> Result<SecretResponse, KubeconfigReadError> {
         let session = self
             .identities
-            .session(&self.kubeconfig.reader)
+            .session(&self.kubeconfig.identity)
             .await
             .map_err(no_session)?;
         match self.send(&session, query).await {
@@ -251,7 +251,7 @@ impl KubeconfigWatcher {
             answer => return answer.map_err(no_answer),
         }
         // The account may have been recreated after the token was issued, so one new token is tried.
-        let other = self.identities.renewed(&self.kubeconfig.reader, &session).await;
+        let other = self.identities.renewed(&self.kubeconfig.identity, &session).await;
         let other = other
             .map_err(no_session)?
             .ok_or(KubeconfigReadError::Fault(KubeconfigFault::Account))?;

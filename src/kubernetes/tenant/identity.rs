@@ -41,7 +41,7 @@ impl From<TokenError> for IdentityError {
     }
 }
 
-/// Makes sessions of readers.
+/// Makes sessions of identities.
 pub struct TenantSessions {
     /// The hub's own.
     hub: Client,
@@ -83,12 +83,12 @@ impl TenantSessions {
         }
     }
 
-    /// A session of the reader.
+    /// A session of the identity.
     ///
     /// # Errors
-    /// `IdentityError::Denied` when the hub may not act as the reader.
-    pub async fn session(&self, reader: &ReadIdentity) -> Result<TenantSession, IdentityError> {
-        let account = match reader {
+    /// `IdentityError::Denied` when the hub may not act as it.
+    pub async fn session(&self, identity: &ReadIdentity) -> Result<TenantSession, IdentityError> {
+        let account = match identity {
             ReadIdentity::ServiceAccount(account) => account,
             ReadIdentity::Hub if self.is_single_tenant => {
                 return Ok(TenantSession::new(
@@ -111,10 +111,10 @@ impl TenantSessions {
     /// As [`TenantSessions::session`].
     pub async fn renewed(
         &self,
-        reader: &ReadIdentity,
+        identity: &ReadIdentity,
         refused: &TenantSession,
     ) -> Result<Option<TenantSession>, IdentityError> {
-        let account = match reader {
+        let account = match identity {
             ReadIdentity::ServiceAccount(account) => account,
             ReadIdentity::Hub => return Ok(None),
         };
