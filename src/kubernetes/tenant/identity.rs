@@ -7,19 +7,11 @@ use kube::Client;
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::CallError;
+use crate::plan::platform::identity_method::IdentityMethod;
 use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
 use super::session::{SessionCredential, TenantSession};
 use super::token::{TokenCache, TokenError};
-
-/// How the hub becomes a ServiceAccount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdentityMethod {
-    /// By a token of ten minutes.
-    Token,
-    /// By the header `Impersonate-User`, and no other.
-    Impersonate,
-}
 
 /// Why there is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,6 +125,7 @@ impl TenantSessions {
         )
     }
 
+    /// A session by the header `Impersonate-User`, and no other.
     fn impersonating(&self, account: &ServiceAccount) -> Result<TenantSession, IdentityError> {
         let user = HeaderValue::try_from(account.username()).map_err(|_| IdentityError::Denied)?;
         let proof = SessionCredential::Impersonation(user);
