@@ -419,13 +419,20 @@ fn who_decides_about_identity_names_every_kind() {
         );
     }
     // A pattern such as `Own(_) | Platform(_)` is no catch-all to clippy: of these two every kind is named inside too.
-    let text = std::fs::read_to_string(root.join("plan/remote/site.rs")).unwrap();
-    let user = text.split_once("pub fn user").unwrap().1;
-    let user = user.split_once("\n    }\n").unwrap().0;
-    assert!(
-        !user.contains("Own(_)") && user.contains("ReadIdentity::Hub =>"),
-        "{user}"
+    let user_in = |path: &str| {
+        let text = std::fs::read_to_string(root.join(path)).unwrap();
+        let user = text.split_once("pub fn user(").unwrap().1;
+        user.split_once("\n    }\n").unwrap().0.to_owned()
+    };
+    let (of_site, of_identity) = (
+        user_in("plan/remote/site.rs"),
+        user_in("plan/task/tenant/read_identity.rs"),
     );
+    assert!(
+        !of_site.contains("Own(_)") && of_site.contains("own.identity.user()"),
+        "{of_site}"
+    );
+    assert!(of_identity.contains("Self::Hub =>"), "{of_identity}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use renderhub::api::labels::{FINALIZER, TARGET_FINALIZER};
 use renderhub::plan::platform::feature_gates::FeatureGates;
+use renderhub::plan::platform::identity_method::IdentityMethod;
 use renderhub::plan::platform::posture::SecurityPosture;
 use renderhub::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
 use renderhub::plan::preflight::PreflightCheck;
@@ -492,7 +493,7 @@ fn every_relaxed_setting() -> Result<BTreeSet<&'static str>> {
                 is_single_tenant,
                 own_hosts: TenantRegistryHosts::any(),
             },
-            impersonates: true,
+            identity_method: IdentityMethod::Impersonate,
             skipped: PreflightCheck::ALL
                 .into_iter()
                 .filter(|check| check.can_be_skipped())

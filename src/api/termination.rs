@@ -34,155 +34,98 @@ impl TerminationPhase {
     }
 }
 
-/// Why a renderer container ended; a closed list, safe to show to a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum TerminationReason {
+/// What a reason means for another attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TerminationOutcome {
+    /// None is needed.
+    Success,
+    /// The same input fails in the same way each time.
+    Permanent,
+    /// Another attempt may succeed.
+    Transient,
+}
+
+macro_rules! termination_reasons {
+    ($($(#[$doc:meta])* $name:ident: $outcome:ident, $sentence:literal;)+) => {
+        /// Why a renderer container ended; a closed list, safe to show to a tenant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum TerminationReason { $($(#[$doc])* $name),+ }
+
+        impl TerminationReason {
+            /// Every reason, for tables and documentation checks.
+            pub const ALL: [Self; [$(Self::$name),+].len()] = [$(Self::$name),+];
+
+            /// The value in the message and in a metric label.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),+ }
+            }
+
+            /// One sentence for `status.failure.message`: the hub's own text, never a foreign string.
+            #[must_use]
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence),+ }
+            }
+
+            const fn outcome(self) -> TerminationOutcome {
+                match self { $(Self::$name => TerminationOutcome::$outcome),+ }
+            }
+        }
+    };
+}
+
+termination_reasons! {
     /// The chart archive was written.
-    Rendered,
+    Rendered: Success, "the chart was rendered";
     /// The chart was uploaded and the registry confirmed its digest.
-    Pushed,
+    Pushed: Success, "the chart was pushed";
     /// The tag already held exactly this chart; nothing was uploaded.
-    AlreadyExists,
+    AlreadyExists: Success, "the registry already holds exactly this chart";
     /// The configuration cannot be read, parsed or rendered.
-    BadConfig,
+    BadConfig: Permanent, "the configuration cannot be parsed or rendered";
     /// The configuration or the destination is not the one that the Job was made for.
-    InputReplaced,
+    InputReplaced: Permanent, "the task's config Secret holds something else than the hub wrote into it; ask the platform operator";
     /// The configuration or the chart exceeds a size limit.
-    ChartTooLarge,
+    ChartTooLarge: Permanent, "the configuration or the chart is too large";
     /// The chart archive is missing, not a regular file, or not a chart.
-    BadArchive,
+    BadArchive: Permanent, "the chart archive is missing or not a chart";
     /// The credential files cannot be read or parsed, or hold no credential for the registry.
-    BadCredentials,
+    BadCredentials: Permanent, "the push credential cannot be read or is not for the registry";
     /// The destination is not an OCI reference, is on another registry, or does not match the chart's name and version.
-    BadDestination,
+    BadDestination: Permanent, "the destination is not valid or does not match the chart's name and version";
     /// The registry does not accept the credential (401).
-    Unauthorized,
+    Unauthorized: Permanent, "the registry does not accept the push credential";
     /// The registry does not allow this push to a client that sent it no credential (401 or 403).
-    CredentialRequired,
+    CredentialRequired: Permanent, "the registry does not allow this push without a credential, and none was sent to it";
     /// The registry accepts the credential but not this push (403).
-    Forbidden,
+    Forbidden: Permanent, "the push credential may not push to this repository";
     /// The tag exists with other content, or does not hold the chart right after its upload.
-    TagConflict,
+    TagConflict: Permanent, "the tag already exists with other content";
     /// The registry cannot be reached: DNS, connection, TLS, the authorities to trust, or deadline.
-    RegistryUnreachable,
+    RegistryUnreachable: Transient, "the registry cannot be reached";
     /// The registry answered with an error or with something that is not the OCI protocol.
-    RegistryRefused,
+    RegistryRefused: Transient, "the registry refused the push";
     /// The registry stored something else than what was pushed.
-    DigestMismatch,
+    DigestMismatch: Transient, "the registry stored something else than what was pushed";
     /// The registry redirected an authenticated call, or pointed an upload at another origin.
-    RedirectRefused,
+    RedirectRefused: Permanent, "the registry redirected the push elsewhere, which is not followed";
     /// The registry's token service is not one that may receive the credential.
-    RealmRefused,
+    RealmRefused: Permanent, "the registry's token service is not allowed to receive the credential";
     /// None of the above: a bug, or a broken machine.
-    Internal,
+    Internal: Transient, "the renderer failed";
 }
 
 impl TerminationReason {
-    /// Every reason, for tables and documentation checks.
-    pub const ALL: [Self; 19] = [
-        Self::Rendered,
-        Self::Pushed,
-        Self::AlreadyExists,
-        Self::BadConfig,
-        Self::InputReplaced,
-        Self::ChartTooLarge,
-        Self::BadArchive,
-        Self::BadCredentials,
-        Self::BadDestination,
-        Self::Unauthorized,
-        Self::CredentialRequired,
-        Self::Forbidden,
-        Self::TagConflict,
-        Self::RegistryUnreachable,
-        Self::RegistryRefused,
-        Self::DigestMismatch,
-        Self::RedirectRefused,
-        Self::RealmRefused,
-        Self::Internal,
-    ];
-
-    /// The value in the message and in a metric label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rendered => "Rendered",
-            Self::Pushed => "Pushed",
-            Self::AlreadyExists => "AlreadyExists",
-            Self::BadConfig => "BadConfig",
-            Self::InputReplaced => "InputReplaced",
-            Self::ChartTooLarge => "ChartTooLarge",
-            Self::BadArchive => "BadArchive",
-            Self::BadCredentials => "BadCredentials",
-            Self::BadDestination => "BadDestination",
-            Self::Unauthorized => "Unauthorized",
-            Self::CredentialRequired => "CredentialRequired",
-            Self::Forbidden => "Forbidden",
-            Self::TagConflict => "TagConflict",
-            Self::RegistryUnreachable => "RegistryUnreachable",
-            Self::RegistryRefused => "RegistryRefused",
-            Self::DigestMismatch => "DigestMismatch",
-            Self::RedirectRefused => "RedirectRefused",
-            Self::RealmRefused => "RealmRefused",
-            Self::Internal => "Internal",
-        }
-    }
-
     /// Whether the container did what it was asked to.
     #[must_use]
     pub const fn is_success(self) -> bool {
-        matches!(self, Self::Rendered | Self::Pushed | Self::AlreadyExists)
+        matches!(self.outcome(), TerminationOutcome::Success)
     }
 
     /// Whether the same input fails in the same way each time.
     #[must_use]
     pub const fn is_permanent(self) -> bool {
-        matches!(
-            self,
-            Self::BadConfig
-                | Self::InputReplaced
-                | Self::ChartTooLarge
-                | Self::BadArchive
-                | Self::BadCredentials
-                | Self::BadDestination
-                | Self::Unauthorized
-                | Self::CredentialRequired
-                | Self::Forbidden
-                | Self::TagConflict
-                | Self::RedirectRefused
-                | Self::RealmRefused
-        )
-    }
-
-    /// One sentence for `status.failure.message`: the hub's own text, never a foreign string.
-    #[must_use]
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::Rendered => "the chart was rendered",
-            Self::Pushed => "the chart was pushed",
-            Self::AlreadyExists => "the registry already holds exactly this chart",
-            Self::BadConfig => "the configuration cannot be parsed or rendered",
-            Self::InputReplaced => {
-                "the task's config Secret holds something else than the hub wrote into it; ask the platform operator"
-            }
-            Self::ChartTooLarge => "the configuration or the chart is too large",
-            Self::BadArchive => "the chart archive is missing or not a chart",
-            Self::BadCredentials => "the push credential cannot be read or is not for the registry",
-            Self::BadDestination => {
-                "the destination is not valid or does not match the chart's name and version"
-            }
-            Self::Unauthorized => "the registry does not accept the push credential",
-            Self::CredentialRequired => {
-                "the registry does not allow this push without a credential, and none was sent to it"
-            }
-            Self::Forbidden => "the push credential may not push to this repository",
-            Self::TagConflict => "the tag already exists with other content",
-            Self::RegistryUnreachable => "the registry cannot be reached",
-            Self::RegistryRefused => "the registry refused the push",
-            Self::DigestMismatch => "the registry stored something else than what was pushed",
-            Self::RedirectRefused => "the registry redirected the push elsewhere, which is not followed",
-            Self::RealmRefused => "the registry's token service is not allowed to receive the credential",
-            Self::Internal => "the renderer failed",
-        }
+        matches!(self.outcome(), TerminationOutcome::Permanent)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::api::names::{is_dns_label, is_dns_subdomain};
 use crate::app::probe::ProbeArgs;
 use crate::controllers::pipeline::PipelineSettings;
 use crate::controllers::tasks::controller::TaskControllerLimits;
+use crate::plan::platform::identity_method::IdentityMethod;
 use crate::plan::platform::posture::SecurityPosture;
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::queue::ConcurrencyLimits;
@@ -102,15 +103,6 @@ pub struct PreflightArgs {
     pub output: OutputFormat,
 }
 
-/// How the hub becomes the ServiceAccount of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TenantIdentity {
-    /// By a token of ten minutes.
-    Token,
-    /// By impersonation.
-    Impersonate,
-}
-
 /// Flags of `renderhub run`; each can be given as an environment variable, the flag wins.
 #[derive(Debug, ClapArgs)]
 pub struct RunArgs {
@@ -133,8 +125,8 @@ pub struct RunArgs {
     #[arg(long, env = "RENDERHUB_MAX_ACTIVE_JOBS_PER_NAMESPACE", default_value_t = 32)]
     pub max_active_jobs_per_namespace: usize,
     /// What tenants' references are read with: a short-lived token of the task's ServiceAccount, or impersonation of it.
-    #[arg(long, env = "RENDERHUB_TENANT_IDENTITY", value_enum, default_value_t = TenantIdentity::Token)]
-    pub tenant_identity: TenantIdentity,
+    #[arg(long, env = "RENDERHUB_TENANT_IDENTITY", value_enum, default_value_t)]
+    pub tenant_identity: IdentityMethod,
     /// `ServiceAccount` in the task's namespace for tasks that name none.
     #[arg(long, env = "RENDERHUB_DEFAULT_SERVICE_ACCOUNT")]
     pub default_service_account: Option<String>,
@@ -209,7 +201,7 @@ pub struct Settings {
     /// Namespace of the pull Secrets that classes name; without one they are where the Jobs run.
     pub pull_secret_namespace: Option<String>,
     /// How the hub becomes the ServiceAccount of a task.
-    pub tenant_identity: TenantIdentity,
+    pub identity_method: IdentityMethod,
     /// What tenants' references may do.
     pub tenancy: TenancyPolicy,
     /// What governs the pipeline in front of tasks; `None` where it is off.
@@ -236,7 +228,7 @@ impl Settings {
     pub fn posture(&self) -> SecurityPosture {
         SecurityPosture {
             tenancy: self.tenancy.clone(),
-            impersonates: self.tenant_identity == TenantIdentity::Impersonate,
+            identity_method: self.identity_method,
             skipped: self.start.skipped.clone(),
             gates: self.clusters.feature_gates.clone(),
             allows_refused_addresses: !self.clusters.allowed.is_empty(),
@@ -274,7 +266,7 @@ impl RunArgs {
             watch_namespaces,
             renderer_service_account: self.renderer.renderer_service_account.clone(),
             pull_secret_namespace: self.renderer.pull_secret_namespace(rendering)?,
-            tenant_identity: self.tenant_identity,
+            identity_method: self.tenant_identity,
             tenancy: self.tenancy()?,
             pipeline,
             start: self.start.settings(&self.rendering_namespace)?,

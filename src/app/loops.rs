@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
-use crate::app::config::TenantIdentity;
 use crate::controllers::pipeline::{PipelineController, PipelinePruning};
 use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
 use crate::controllers::prune::{PermittedAddresses, Pruner, PrunerParts};
@@ -22,7 +21,7 @@ use crate::kubernetes::events::EventRecorder;
 use crate::kubernetes::lease::LeaseClient;
 use crate::kubernetes::pod_results::PodResults;
 use crate::kubernetes::preflight::FactCollector;
-use crate::kubernetes::tenant::{IdentityMethod, TenantSessions};
+use crate::kubernetes::tenant::TenantSessions;
 use crate::kubernetes::watch as watches;
 use crate::kubernetes::watch::{ReceivedEvent, TaskWatchScope};
 use crate::kubernetes::write_fence;
@@ -109,14 +108,10 @@ async fn log_fence(fence: WriteFence, stop: CancellationToken) {
 impl HubParts {
     /// The sessions in which the hub reads as a tenant.
     fn identities(&self) -> Arc<TenantSessions> {
-        let method = match self.settings.tenant_identity {
-            TenantIdentity::Token => IdentityMethod::Token,
-            TenantIdentity::Impersonate => IdentityMethod::Impersonate,
-        };
         Arc::new(TenantSessions::new(
             self.client.clone(),
             self.anonymous.clone(),
-            method,
+            self.settings.identity_method,
             self.settings.tenancy.is_single_tenant,
             self.metrics.clone(),
         ))

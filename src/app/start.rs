@@ -236,7 +236,7 @@ async fn log_standby(mut state: watch::Receiver<InstanceState>) {
 fn announce(settings: &Settings, hub_id: &HubId, metrics: &Metrics) {
     metrics.queue.by_namespace(settings.admin.metrics_by_namespace);
     let posture = settings.posture();
-    let (mode, tenant_identity) = (posture.mode(), posture.identity());
+    let (mode, tenant_identity) = (posture.mode(), posture.identity_method.as_str());
     let labels = ModeLabels {
         mode,
         tenant_identity,

@@ -387,9 +387,9 @@ mod tests {
     use super::*;
     use crate::api::names::HubId;
     use crate::api::oci::Digest;
-    use crate::kubernetes::tenant::IdentityMethod;
     use crate::kubernetes::write_fence;
     use crate::plan::platform::catalog::CopyRequest;
+    use crate::plan::platform::identity_method::IdentityMethod;
 
     /// A registry that says no digest of its manifest, which has so many bytes, and counts deletions.
     async fn registry(bytes: usize) -> (String, Arc<AtomicUsize>) {

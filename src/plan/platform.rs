@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod class;
 pub mod feature_gates;
+pub mod identity_method;
 pub mod namespaces;
 pub mod posture;
 pub mod reference_grants;

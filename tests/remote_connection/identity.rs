@@ -149,7 +149,7 @@ impl Tenant {
         let account = ServiceAccount::new(&self.remote.namespace, account).expect("a legal name");
         Arc::new(Site {
             cluster: ClusterName::Own(TenantKubeconfig {
-                reader: ReadIdentity::ServiceAccount(account),
+                identity: ReadIdentity::ServiceAccount(account),
                 namespace: self.remote.namespace.clone(),
                 name: "kubeconfig".to_owned(),
                 key: None,

@@ -64,7 +64,7 @@ impl World {
         let account = ServiceAccount::new(of, BUILDER).expect("both are names");
         Arc::new(Site {
             cluster: ClusterName::Own(TenantKubeconfig {
-                reader: ReadIdentity::ServiceAccount(account),
+                identity: ReadIdentity::ServiceAccount(account),
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 key: None,

@@ -18,8 +18,9 @@ use renderhub::controllers::clusters::{ClusterController, ClusterControllerLimit
 use renderhub::controllers::platform::{CatalogController, PublishedCatalog};
 use renderhub::kubernetes::apply::HubClient;
 use renderhub::kubernetes::events::EventRecorder;
-use renderhub::kubernetes::tenant::{IdentityMethod, TenantSessions};
+use renderhub::kubernetes::tenant::TenantSessions;
 use renderhub::kubernetes::watch::{EngineEvent, ReceivedEvent};
+use renderhub::plan::platform::identity_method::IdentityMethod;
 use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::plan::remote::health::ConnectionTiming;
 use renderhub::plan::remote::site::{Site, SiteState};

@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
+use support::api::PLATFORM_KINDS;
 use support::proxy::{Proxy, Stop, kubeconfig};
 use support::{LIMIT, Stage, job_name_of};
 
@@ -218,16 +219,9 @@ async fn ready_needs(resource: &str) -> Result<()> {
 
 #[tokio::test]
 async fn readiness_is_earned_by_every_source() -> Result<()> {
-    let sources = [
-        "rendertasks",
-        "jobs",
-        "pods",
-        "secrets",
-        "clusterregistries",
-        "rendererclasses",
-        "queuepolicies",
-    ];
-    try_join_all(sources.map(ready_needs)).await?;
+    let of_tasks = ["rendertasks", "jobs", "pods", "secrets"];
+    let of_platform = PLATFORM_KINDS.iter().map(String::as_str);
+    try_join_all(of_tasks.into_iter().chain(of_platform).map(ready_needs)).await?;
     Ok(())
 }
 

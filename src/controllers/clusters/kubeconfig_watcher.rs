@@ -243,7 +243,7 @@ impl KubeconfigWatcher {
     async fn request(&self, query: &SecretQuery<'_>) -> Result<SecretResponse, KubeconfigReadError> {
         let session = self
             .identities
-            .session(&self.kubeconfig.reader)
+            .session(&self.kubeconfig.identity)
             .await
             .map_err(no_session)?;
         match self.send(&session, query).await {
@@ -253,7 +253,7 @@ impl KubeconfigWatcher {
         // The account may have been recreated after the token was issued, so one new token is tried.
         let other = self
             .identities
-            .replace_refused(&self.kubeconfig.reader, &session)
+            .replace_refused(&self.kubeconfig.identity, &session)
             .await;
         let other = other
             .map_err(no_session)?

@@ -13,15 +13,6 @@ use super::{ClusterController, SiteRequest, WatcherHandle};
 use crate::plan::remote::cluster_quota::QuotaHandover;
 use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
-use crate::plan::task::tenant::ReadIdentity;
-
-/// The namespace whose quota a tenant's cluster uses: that of the task, also where the Secret is in another.
-fn host(own: &TenantKubeconfig) -> &str {
-    match &own.reader {
-        ReadIdentity::ServiceAccount(account) => account.namespace(),
-        ReadIdentity::Hub => &own.namespace,
-    }
-}
 
 impl ClusterController {
     pub(super) fn handle_site_request(&mut self, request: SiteRequest) {
@@ -42,7 +33,7 @@ impl ClusterController {
             ClusterName::Platform(name) => self.open_platform(site, name),
             ClusterName::Own(own) => {
                 let own = Arc::new(own.clone());
-                let (has_place, gone) = self.quota.request(host(&own), &own, Instant::now());
+                let (has_place, gone) = self.quota.request(own.tenant(), &own, Instant::now());
                 if let Some(gone) = gone {
                     self.queue_again(&gone);
                 }
@@ -86,7 +77,7 @@ impl ClusterController {
             self.quota.set_spare(own, is_refused, Instant::now());
             return;
         }
-        let permits = self.connect_permits.entry(host(own).to_owned());
+        let permits = self.connect_permits.entry(own.tenant().to_owned());
         let permits = permits.or_insert_with(|| Arc::new(Semaphore::new(self.parts.limits.connecting)));
         let reread = Arc::new(Notify::new());
         let task = KubeconfigWatcher {
@@ -149,7 +140,7 @@ impl ClusterController {
         self.stop_watcher(own);
         if self.wanted_by(own).any(|_| true) {
             let again = Instant::now() + self.parts.limits.read_retry.cap;
-            self.quota.enqueue(host(own), own, again);
+            self.quota.enqueue(own.tenant(), own, again);
         }
     }
 
@@ -213,9 +204,9 @@ impl ClusterController {
         let actions = self.bindings.forget(&KubeconfigRef::Own(Arc::clone(own)));
         self.apply_actions(actions);
         // A watcher that waits for a permit holds its own reference.
-        let is_last = !self.watchers.keys().any(|other| host(other) == host(own));
+        let is_last = !self.watchers.keys().any(|other| other.tenant() == own.tenant());
         if is_last {
-            self.connect_permits.remove(host(own));
+            self.connect_permits.remove(own.tenant());
         }
     }
 

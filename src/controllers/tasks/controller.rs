@@ -317,9 +317,10 @@ pub(super) mod tests {
     use crate::kubernetes::apply::{ApiTransport, HubClient};
     use crate::kubernetes::events::EventRecorder;
     use crate::kubernetes::pod_results::PodResults;
-    use crate::kubernetes::tenant::{IdentityMethod, TenantSessions};
+    use crate::kubernetes::tenant::TenantSessions;
     use crate::kubernetes::watch::{EngineEvent, JobMetadata, WatchChange};
     use crate::plan::platform::feature_gates::FeatureGates;
+    use crate::plan::platform::identity_method::IdentityMethod;
     use crate::plan::platform::tenancy::TenancyPolicy;
     use crate::plan::remote::lost_cluster::TaskTimeouts;
     use crate::plan::task::JobState;

@@ -261,7 +261,7 @@ impl Reconciler<'_> {
                 self.copied_credentials = Some(self.load_credentials(&cargo).await?);
             }
             ReconcileStep::Abandon => self.record_leftovers(task).await?,
-            ReconcileStep::Vouch(reader) => self.vouched = Some(self.check_reader(&reader).await?),
+            ReconcileStep::Vouch(identity) => self.vouched = Some(self.check_identity(&identity).await?),
             ReconcileStep::LookUp(reference) => {
                 self.tenant_destination = Some(self.look_up(task, &reference).await?);
             }
@@ -334,11 +334,11 @@ impl Reconciler<'_> {
         }))
     }
 
-    /// Whether the hub may act as the account that a task names.
-    async fn check_reader(&self, reader: &ReadIdentity) -> Result<Result<(), Refusal>, ReconcileError> {
-        match self.context.identities.session(reader).await {
+    /// Whether the hub may act as the identity that a task names.
+    async fn check_identity(&self, identity: &ReadIdentity) -> Result<Result<(), Refusal>, ReconcileError> {
+        match self.context.identities.session(identity).await {
             Ok(_) => Ok(Ok(())),
-            Err(IdentityError::Denied) => Ok(Err(no_account(reader))),
+            Err(IdentityError::Denied) => Ok(Err(no_account(identity))),
             Err(IdentityError::Call(error)) => Err(error.into()),
         }
     }

@@ -325,7 +325,7 @@ mod tests {
     fn own() -> Site {
         Site {
             cluster: ClusterName::Own(TenantKubeconfig {
-                reader: ReadIdentity::Hub,
+                identity: ReadIdentity::Hub,
                 namespace: "team-a".to_owned(),
                 name: "edge".to_owned(),
                 key: None,

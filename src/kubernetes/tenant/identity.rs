@@ -7,19 +7,11 @@ use kube::Client;
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::CallError;
+use crate::plan::platform::identity_method::IdentityMethod;
 use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
 use super::account_token::{AccountTokenCache, AccountTokenError};
 use super::session::{SessionCredential, TenantSession};
-
-/// How the hub becomes a ServiceAccount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdentityMethod {
-    /// By a token of ten minutes.
-    Token,
-    /// By the header `Impersonate-User`, and no other.
-    Impersonate,
-}
 
 /// Why there is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +33,7 @@ impl From<AccountTokenError> for IdentityError {
     }
 }
 
-/// Makes sessions of readers.
+/// Makes sessions of identities.
 pub struct TenantSessions {
     /// The hub's own.
     hub: Client,
@@ -83,12 +75,12 @@ impl TenantSessions {
         }
     }
 
-    /// A session of the reader.
+    /// A session of the identity.
     ///
     /// # Errors
-    /// `IdentityError::Denied` when the hub may not act as the reader.
-    pub async fn session(&self, reader: &ReadIdentity) -> Result<TenantSession, IdentityError> {
-        let account = match reader {
+    /// `IdentityError::Denied` when the hub may not act as it.
+    pub async fn session(&self, identity: &ReadIdentity) -> Result<TenantSession, IdentityError> {
+        let account = match identity {
             ReadIdentity::ServiceAccount(account) => account,
             ReadIdentity::Hub if self.is_single_tenant => {
                 return Ok(TenantSession::new(
@@ -111,10 +103,10 @@ impl TenantSessions {
     /// As [`TenantSessions::session`].
     pub async fn replace_refused(
         &self,
-        reader: &ReadIdentity,
+        identity: &ReadIdentity,
         refused: &TenantSession,
     ) -> Result<Option<TenantSession>, IdentityError> {
-        let account = match reader {
+        let account = match identity {
             ReadIdentity::ServiceAccount(account) => account,
             ReadIdentity::Hub => return Ok(None),
         };
@@ -133,6 +125,7 @@ impl TenantSessions {
         )
     }
 
+    /// A session by the header `Impersonate-User`, and no other.
     fn impersonating(&self, account: &ServiceAccount) -> Result<TenantSession, IdentityError> {
         let user = HeaderValue::try_from(account.username()).map_err(|_| IdentityError::Denied)?;
         let credential = SessionCredential::Impersonation(user);

@@ -21,7 +21,7 @@ use super::session::{TenantReadError, TenantSession};
 enum LookupError {
     /// The task waits for a change by a person.
     Refused(Refusal),
-    /// The API server does not know the reader any more.
+    /// The API server does not know the identity any more.
     Unknown,
     /// A call failed; it is repeated.
     Failed(CallError),
@@ -35,7 +35,7 @@ pub async fn look_up(
     identities: &TenantSessions,
     reference: &TenantReference,
 ) -> Result<Result<TenantDestination, Refusal>, CallError> {
-    let session = match identities.session(&reference.reader).await {
+    let session = match identities.session(&reference.identity).await {
         Ok(session) => session,
         Err(error) => return denied(reference, error),
     };
@@ -43,7 +43,7 @@ pub async fn look_up(
         return Ok(found);
     }
     // The account was made again since the token was: one more token, and no more than one.
-    let other = match identities.replace_refused(&reference.reader, &session).await {
+    let other = match identities.replace_refused(&reference.identity, &session).await {
         Ok(Some(other)) => other,
         Ok(None) => return Ok(Err(reference.refusal(MissingReference::Account))),
         Err(error) => return denied(reference, error),
@@ -52,7 +52,7 @@ pub async fn look_up(
     Ok(found.unwrap_or_else(|| Err(reference.refusal(MissingReference::Account))))
 }
 
-/// What a reading came to; `None` where the API server did not know the reader.
+/// What a reading came to; `None` where the API server did not know the identity.
 fn lookup_result(
     outcome: Result<TenantDestination, LookupError>,
 ) -> Result<Option<Result<TenantDestination, Refusal>>, CallError> {

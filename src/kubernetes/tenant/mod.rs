@@ -10,6 +10,6 @@ mod identity;
 mod lookup;
 mod session;
 
-pub use identity::{IdentityError, IdentityMethod, TenantSessions};
+pub use identity::{IdentityError, TenantSessions};
 pub use lookup::look_up;
 pub use session::{SecretWatch, TenantReadError, TenantSession};

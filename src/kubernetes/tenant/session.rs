@@ -1,4 +1,4 @@
-//! A session of one reader: it reads single objects, and reveals neither the reader nor the method.
+//! A session of one identity: it reads single objects, and reveals neither the identity nor the method.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,16 +24,16 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// Secrets as a metric label.
 const SECRETS: &str = "secrets (tenant)";
 
-/// The meaning of a response to the reader.
+/// The meaning of a response to the identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TenantReadError {
     /// It does not exist.
     #[error("it does not exist")]
     NotFound,
-    /// The reader may not read it.
+    /// The identity may not read it.
     #[error("the reader may not read it")]
     Forbidden,
-    /// The API server does not know the reader any more.
+    /// The API server does not know the identity any more.
     #[error("the API server does not know the reader")]
     Unauthorized,
     /// The call failed.
@@ -42,7 +42,7 @@ pub enum TenantReadError {
 }
 
 impl TenantReadError {
-    /// The failed call, where the API server gave no verdict on the reader.
+    /// The failed call, where the API server gave no verdict on the identity.
     const fn call(self) -> Option<CallError> {
         match self {
             Self::NotFound | Self::Forbidden | Self::Unauthorized => None,
@@ -89,7 +89,7 @@ impl TenantSession {
     /// Reads an object of the kind `K` as `T`.
     ///
     /// # Errors
-    /// What the answer means to the reader.
+    /// What the answer means to the identity.
     pub async fn get<K, T>(&self, namespace: &str, name: &str) -> Result<T, TenantReadError>
     where
         K: Resource<DynamicType = ()>,
@@ -108,7 +108,7 @@ impl TenantSession {
     /// Reads a Secret as it is.
     ///
     /// # Errors
-    /// What the answer means to the reader.
+    /// What the answer means to the identity.
     pub async fn secret(&self, namespace: &str, name: &str) -> Result<SecretBody, TenantReadError> {
         let request = secrets(namespace).get(name, &GetParams::default());
         let answer = self.exchange(request).await;
@@ -119,7 +119,7 @@ impl TenantSession {
     /// Resource version of a Secret, of which no value is read.
     ///
     /// # Errors
-    /// What the answer means to the reader.
+    /// What the answer means to the identity.
     pub async fn secret_version(&self, namespace: &str, name: &str) -> Result<String, TenantReadError> {
         let request = secrets(namespace).get_metadata(name, &GetParams::default());
         let answer = self.exchange(request).await.and_then(|body| {
@@ -135,7 +135,7 @@ impl TenantSession {
     /// in whole seconds. Only metadata are asked for.
     ///
     /// # Errors
-    /// What the answer means to the reader.
+    /// What the answer means to the identity.
     pub async fn watch_secret(
         &self,
         namespace: &str,

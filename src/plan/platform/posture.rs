@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::feature_gates::{FeatureGate, FeatureGates};
+use super::identity_method::IdentityMethod;
 use super::tenancy::TenancyPolicy;
 use crate::plan::preflight::PreflightCheck;
 
@@ -11,8 +12,8 @@ use crate::plan::preflight::PreflightCheck;
 pub struct SecurityPosture {
     /// What tenants' references may do.
     pub tenancy: TenancyPolicy,
-    /// Whether the hub becomes a tenant's ServiceAccount by impersonation.
-    pub impersonates: bool,
+    /// How the hub becomes the ServiceAccount of a task.
+    pub identity_method: IdentityMethod,
     /// Checks that an administrator does without.
     pub skipped: BTreeSet<PreflightCheck>,
     /// Features that are turned on.
@@ -34,12 +35,6 @@ impl SecurityPosture {
         }
     }
 
-    /// `token` or `impersonate`.
-    #[must_use]
-    pub const fn identity(&self) -> &'static str {
-        if self.impersonates { "impersonate" } else { "token" }
-    }
-
     /// Every setting that is less strict than the default, by a name of a closed list.
     #[must_use]
     pub fn relaxed(&self) -> Vec<&'static str> {
@@ -50,14 +45,16 @@ impl SecurityPosture {
             own_hosts,
         } = &self.tenancy;
         let settings = [
-            (*is_single_tenant, "single-tenant"),
-            (*crosses_namespaces, "cross-namespace-refs"),
-            (default_service_account.is_some(), "default-service-account"),
+            is_single_tenant.then_some("single-tenant"),
+            crosses_namespaces.then_some("cross-namespace-refs"),
+            default_service_account
+                .as_ref()
+                .map(|_| "default-service-account"),
             // One team that owns the cluster pushes where it likes without this setting.
-            (!own_hosts.is_empty() && !is_single_tenant, "own-registry-hosts"),
-            (self.impersonates, "tenant-identity-impersonate"),
-            (self.allows_refused_addresses, "cluster-allow-cidrs"),
-            (self.names_namespaces, "metrics-by-namespace"),
+            (!own_hosts.is_empty() && !is_single_tenant).then_some("own-registry-hosts"),
+            self.identity_method.relaxed(),
+            self.allows_refused_addresses.then_some("cluster-allow-cidrs"),
+            self.names_namespaces.then_some("metrics-by-namespace"),
         ];
         let gates = FeatureGate::ALL
             .into_iter()
@@ -65,7 +62,7 @@ impl SecurityPosture {
         let skipped = self.skipped.iter().map(|check| skip_flag(*check));
         settings
             .into_iter()
-            .filter_map(|(is_set, name)| is_set.then_some(name))
+            .flatten()
             .chain(gates.map(gate_flag))
             .chain(skipped)
             .collect()
@@ -106,7 +103,10 @@ mod tests {
     #[test]
     fn the_default_is_relaxed_in_nothing() {
         let strict = SecurityPosture::default();
-        assert_eq!((strict.mode(), strict.identity()), ("multi-tenant", "token"));
+        assert_eq!(
+            (strict.mode(), strict.identity_method.as_str()),
+            ("multi-tenant", "token")
+        );
         assert!(strict.relaxed().is_empty());
     }
 
@@ -119,7 +119,7 @@ mod tests {
                 is_single_tenant: true,
                 own_hosts: TenantRegistryHosts::any(),
             },
-            impersonates: true,
+            identity_method: IdentityMethod::Impersonate,
             skipped: PreflightCheck::ALL
                 .into_iter()
                 .filter(|check| check.can_be_skipped())
@@ -129,7 +129,7 @@ mod tests {
             names_namespaces: true,
         };
         assert_eq!(
-            (relaxed.mode(), relaxed.identity()),
+            (relaxed.mode(), relaxed.identity_method.as_str()),
             ("single-tenant", "impersonate")
         );
         let named: BTreeSet<_> = relaxed.relaxed().into_iter().collect();

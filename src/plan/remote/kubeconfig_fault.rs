@@ -174,7 +174,7 @@ mod tests {
 
     fn own(crosses: bool) -> TenantKubeconfig {
         TenantKubeconfig {
-            reader: ReadIdentity::Hub,
+            identity: ReadIdentity::Hub,
             namespace: "a".to_owned(),
             name: "kubeconfig".to_owned(),
             key: None,

@@ -14,7 +14,7 @@ use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::task::model::{Task, TaskId};
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::missing::uncrossed;
-use crate::plan::task::tenant::read_identity::reader;
+use crate::plan::task::tenant::read_identity::identity_of;
 
 impl RemoteTarget {
     /// The site, if it is known: in the namespace where the Job was created, else in the one that the RenderCluster names.
@@ -89,7 +89,7 @@ pub fn target(
     }
     Ok(Some(RemoteTarget::Own(Site {
         cluster: ClusterName::Own(TenantKubeconfig {
-            reader: reader(task, spec, tenancy)?,
+            identity: identity_of(task, spec, tenancy)?,
             namespace: namespace.clone(),
             name: named.name.clone(),
             key: named.key.clone(),

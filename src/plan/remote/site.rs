@@ -23,8 +23,8 @@ pub enum ClusterName {
 /// A kubeconfig in a Secret of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantKubeconfig {
-    /// The identity that reads the Secret.
-    pub reader: ReadIdentity,
+    /// The identity as which the Secret is read.
+    pub identity: ReadIdentity,
     /// Namespace of the Secret.
     pub namespace: String,
     /// Name of the Secret.
@@ -33,6 +33,14 @@ pub struct TenantKubeconfig {
     pub key: Option<String>,
     /// Whether the namespace differs from the task's: then no message shows what is in it.
     pub crosses: bool,
+}
+
+impl TenantKubeconfig {
+    /// The namespace that the cluster counts for: that of the identity, also where the Secret is in another.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        self.identity.namespace().unwrap_or(&self.namespace)
+    }
 }
 
 /// A namespace of another cluster where Jobs run.
@@ -50,10 +58,7 @@ impl Site {
     pub fn user(&self) -> Option<String> {
         match &self.cluster {
             ClusterName::Platform(_) => None,
-            ClusterName::Own(own) => match &own.reader {
-                ReadIdentity::ServiceAccount(account) => Some(account.username()),
-                ReadIdentity::Hub => None,
-            },
+            ClusterName::Own(own) => own.identity.user(),
         }
     }
 }

@@ -183,10 +183,10 @@ fn tenant_destination<'a>(
         Err(refusal) => Err(refused(o, spec, &refusal)),
         Ok(DestinationSource::Platform) => Ok(None),
         Ok(DestinationSource::Given(own)) => Ok(Some(Cow::Owned(own))),
-        Ok(DestinationSource::Vouched(reader, own)) => match o.impersonation {
+        Ok(DestinationSource::Vouched(identity, own)) => match o.impersonation {
             Some(Ok(())) => Ok(own.map(Cow::Owned)),
             Some(Err(refusal)) => Err(refused(o, spec, refusal)),
-            None => Err(with_slot(o, spec, ReconcileStep::Vouch(reader))?),
+            None => Err(with_slot(o, spec, ReconcileStep::Vouch(identity))?),
         },
         Ok(DestinationSource::Read(reference)) => match o.tenant_destination {
             Some(Ok(own)) => {

@@ -12,9 +12,9 @@ use crate::plan::platform::catalog::{CopyRequest, ResolvedTask};
 pub enum ReconcileStep {
     /// Put the hub's finalizer on the task.
     AddFinalizer,
-    /// Check whether the hub may act as the account that the task names.
+    /// Check whether the hub may act as the identity that the task names.
     Vouch(ReadIdentity),
-    /// Read what the task names, as the account that it names.
+    /// Read what the task names, as the identity that it names.
     LookUp(Box<TenantReference>),
     /// Read the platform's credentials that are copied to another cluster.
     Load(CopyRequest),

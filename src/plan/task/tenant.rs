@@ -1,6 +1,6 @@
-//! What a task names of its tenant: the account that reads it, and the destination that results.
+//! What a task names of its tenant: the identity as which it is read, and the destination that results.
 //!
-//! [`wanted`] lists what to read; the reader has the rights of the task's ServiceAccount and no others.
+//! [`wanted`] lists what to read; the identity has the rights of the task's ServiceAccount and no others.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -13,7 +13,7 @@ pub(in crate::plan) mod tenant_destination;
 
 pub use destination_source::{DestinationSource, ReferrerGrants, wanted};
 pub use missing::{MissingReference, crossing, no_account, uncrossed};
-pub(in crate::plan) use read_identity::reader_in;
+pub(in crate::plan) use read_identity::identity_in;
 pub use read_identity::{ReadIdentity, ServiceAccount};
 pub use reference::{NamedDestination, TenantReference};
 pub use tenant_credential::{TenantCredential, login};

@@ -2,6 +2,7 @@
 
 pub mod full;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -14,6 +15,13 @@ use super::plane::{FINALIZER_EVERYWHERE, crds, files};
 
 /// The kinds of tasks.
 pub const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
+/// Plurals of the kinds by which the platform operator configures a hub: those of the cluster, but for the platform's own tasks.
+pub static PLATFORM_KINDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let crds = renderhub::api::custom_resource_definitions().into_iter();
+    let ours =
+        crds.filter(|crd| crd.spec.scope == "Cluster" && !KINDS.contains(&crd.spec.names.kind.as_str()));
+    ours.map(|crd| crd.spec.names.plural).collect()
+});
 /// Field manager that [`make`] works under.
 pub const MAKER: &str = "maker";
 /// The namespace of the tasks that are not cluster-scoped.

@@ -19,14 +19,13 @@ use tokio::net::TcpListener;
 use tokio::sync::{Barrier, watch};
 use tokio::task::JoinHandle;
 
-/// Parts of the paths of writes that belong to no task: events, platform objects of any test of the plane, questions about rights,
-/// the hub's Lease.
-const UNCOUNTED: [&str; 8] = [
+use super::api::PLATFORM_KINDS;
+
+/// Parts of the paths of writes that belong to no task, besides those to platform objects of any test of the plane: events,
+/// registries of tenants, questions about rights, the hub's Lease.
+const UNCOUNTED: [&str; 5] = [
     "/events",
-    "registries",
-    "/rendererclasses/",
-    "/renderclusters/",
-    "/queuepolicies/",
+    "/registries/",
     "/authorization.k8s.io/",
     "/authentication.k8s.io/",
     "/leases",
@@ -213,6 +212,14 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     }
 }
 
+/// Whether a request is a write that belongs to a task.
+fn is_counted(method: &Method, path: &str) -> bool {
+    let is_of_platform = |kind: &String| path.contains(&format!("/{kind}/"));
+    method != Method::GET
+        && !UNCOUNTED.iter().any(|part| path.contains(part))
+        && !PLATFORM_KINDS.iter().any(is_of_platform)
+}
+
 async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await?;
@@ -224,8 +231,7 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
     let path = parts.uri.path().to_owned();
     let meeting = lock(&shared.meeting).clone();
     let meeting = meeting.filter(|(part, _)| parts.method == Method::POST && path.contains(part));
-    let is_counted = parts.method != Method::GET && !UNCOUNTED.iter().any(|part| path.contains(part));
-    let write = is_counted.then(|| Write {
+    let write = is_counted(&parts.method, &path).then(|| Write {
         method: parts.method.to_string(),
         path,
         body: serde_json::from_slice(&body).unwrap_or_default(),

@@ -50,7 +50,7 @@ fn kubeconfig(secret: &str, key: Option<&str>) -> KubeconfigRef {
 
 fn own(name: &str) -> Arc<TenantKubeconfig> {
     Arc::new(TenantKubeconfig {
-        reader: ReadIdentity::Hub,
+        identity: ReadIdentity::Hub,
         namespace: "team".to_owned(),
         name: name.to_owned(),
         key: None,

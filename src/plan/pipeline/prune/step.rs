@@ -15,7 +15,7 @@ use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::version_bytes::VERSIONS_OF_NAMESPACE;
 use crate::plan::platform::catalog::{Catalog, CatalogRegistry, CopyRequest, CredentialState};
 use crate::plan::platform::tenancy::TenancyPolicy;
-use crate::plan::task::tenant::{NamedDestination, TenantReference, reader_in};
+use crate::plan::task::tenant::{NamedDestination, TenantReference, identity_in};
 
 /// Everything that the next step rests on.
 #[derive(Clone, Copy, Debug)]
@@ -273,9 +273,9 @@ pub fn registry_access(
         return found.map_or(Err(PruneFailure::NotGranted), platform);
     }
     let namespace = registry.namespace.as_deref().unwrap_or(target_namespace);
-    let reader = reader_in(target_namespace, account, tenancy);
+    let identity = identity_in(target_namespace, account, tenancy);
     Ok(PruneAccess::Tenant(TenantReference {
-        reader: reader.map_err(|_| PruneFailure::NoCredential)?,
+        identity: identity.map_err(|_| PruneFailure::NoCredential)?,
         namespace: namespace.to_owned(),
         crosses: namespace != target_namespace,
         named: NamedDestination::Registry(registry.name.clone()),

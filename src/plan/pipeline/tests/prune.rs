@@ -360,7 +360,7 @@ fn a_version_waits_for_tasks_and_for_its_next_attempt_and_not_for_ever() {
 
 #[test]
 fn a_registry_is_read_as_the_account_of_the_target_or_not_at_all() {
-    for (named, default, reader) in [
+    for (named, default, user) in [
         (Some("pusher"), None, Some("system:serviceaccount:team-a:pusher")),
         (
             None,
@@ -387,9 +387,9 @@ fn a_registry_is_read_as_the_account_of_the_target_or_not_at_all() {
             tenancy: &tenancy,
             now: at(0),
         });
-        match (step.expect("it waits for that"), reader) {
-            (PruneStep::Ask(request), Some(reader)) => {
-                assert!(format!("{:?}", request.access).contains(reader.rsplit(':').next().unwrap()));
+        match (step.expect("it waits for that"), user) {
+            (PruneStep::Ask(request), Some(user)) => {
+                assert!(format!("{:?}", request.access).contains(user.rsplit(':').next().unwrap()));
                 assert_eq!(request.namespace, HOME);
             }
             (PruneStep::Fail(PruneFailure::NoCredential), None) => {}

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::api::names::{TaskUid, hex};
 use crate::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
-use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
+use crate::plan::task::tenant::read_identity::{ReadIdentity, RecordedIdentity};
 
 /// Most orphans that an instance remembers; of more, the oldest are dropped. The bounds of the ledger allow fewer, so this is a
 /// second safeguard.
@@ -64,7 +64,7 @@ pub(super) struct SiteEntry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct KubeconfigEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    service_account: Option<[String; 2]>,
+    service_account: RecordedIdentity,
     namespace: String,
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,7 @@ fn place(site: &Site) -> SiteEntry {
     }
 }
 
-/// The namespace whose tasks are at a place: that of the kubeconfig's reader or Secret, or none for a platform's cluster.
+/// The namespace whose tasks are at a place: that of the kubeconfig's identity or Secret, or none for a platform's cluster.
 pub(super) fn tenant_of(place: &SiteEntry) -> &str {
     let named = place.kube_config.as_ref();
     named.map_or("", |named| match &named.service_account {
@@ -181,14 +181,8 @@ pub(super) fn tenant_of(place: &SiteEntry) -> &str {
 }
 
 fn kube_config(own: &TenantKubeconfig) -> KubeconfigEntry {
-    let service_account = match &own.reader {
-        ReadIdentity::ServiceAccount(account) => {
-            Some([account.namespace(), account.name()].map(str::to_owned))
-        }
-        ReadIdentity::Hub => None,
-    };
     KubeconfigEntry {
-        service_account,
+        service_account: own.identity.to_record(),
         namespace: own.namespace.clone(),
         name: own.name.clone(),
         key: own.key.clone(),
@@ -219,12 +213,7 @@ fn site(place: SiteEntry) -> Option<Site> {
     let cluster = match (place.cluster, place.kube_config) {
         (Some(name), None) => ClusterName::Platform(name),
         (None, Some(named)) => ClusterName::Own(TenantKubeconfig {
-            reader: match named.service_account {
-                Some([namespace, name]) => {
-                    ReadIdentity::ServiceAccount(ServiceAccount::new(&namespace, &name)?)
-                }
-                None => ReadIdentity::Hub,
-            },
+            identity: ReadIdentity::from_record(named.service_account)?,
             namespace: named.namespace,
             name: named.name,
             key: named.key,
@@ -241,6 +230,7 @@ fn site(place: SiteEntry) -> Option<Site> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::plan::task::tenant::ServiceAccount;
 
     /// The ledger after changes.
     pub(in crate::plan::remote::ledger) fn apply(
@@ -257,9 +247,9 @@ pub(super) mod tests {
 
     /// One site of the platform, and two of a tenant.
     pub(in crate::plan::remote::ledger) fn sites() -> [Site; 3] {
-        let own = |reader, key: Option<&str>| Site {
+        let own = |identity, key: Option<&str>| Site {
             cluster: ClusterName::Own(TenantKubeconfig {
-                reader,
+                identity,
                 namespace: "team-a".to_owned(),
                 name: "kubeconfig".to_owned(),
                 key: key.map(str::to_owned),

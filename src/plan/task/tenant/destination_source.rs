@@ -1,7 +1,7 @@
 //! Where the destination of a task comes from, and what has to be read for it.
 
 use super::missing::uncrossed;
-use super::read_identity::{ReadIdentity, reader};
+use super::read_identity::{ReadIdentity, identity_of};
 use super::reference::{NamedDestination, TenantReference};
 use super::tenant_destination::TenantDestination;
 use crate::api::conditions::Reason;
@@ -85,7 +85,7 @@ pub fn wanted(
         return Err(uncrossed(tenancy));
     }
     Ok(DestinationSource::Read(TenantReference {
-        reader: reader(&task.id, spec, tenancy)?,
+        identity: identity_of(&task.id, spec, tenancy)?,
         namespace: namespace.clone(),
         crosses,
         named,
@@ -102,7 +102,10 @@ fn vouched(
 ) -> Result<DestinationSource, Refusal> {
     // A kubeconfig is read as the account, which shows the same.
     if spec.service_account_name.is_some() && spec.kube_config.is_none() {
-        return Ok(DestinationSource::Vouched(reader(&task.id, spec, tenancy)?, own));
+        return Ok(DestinationSource::Vouched(
+            identity_of(&task.id, spec, tenancy)?,
+            own,
+        ));
     }
     Ok(own.map_or(DestinationSource::Platform, DestinationSource::Given))
 }

@@ -23,7 +23,7 @@ pub enum MissingReference<'a> {
 }
 
 impl TenantReference {
-    /// The message about an object that the reader did not find, or may not read.
+    /// The message about an object that the identity did not find, or may not read.
     #[must_use]
     pub fn refusal(&self, missing: MissingReference<'_>) -> Refusal {
         if self.crosses {
@@ -52,10 +52,10 @@ impl TenantReference {
                  it: {SOON}",
                 quoted(name)
             ),
-            MissingReference::Account => no_account(&self.reader).message,
+            MissingReference::Account => no_account(&self.identity).message,
             MissingReference::Right(what, name) => format!(
                 "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right: {SOON}",
-                account(&self.reader),
+                account(&self.identity),
                 quoted(name)
             ),
         }
@@ -75,13 +75,13 @@ pub fn crossing() -> Refusal {
 /// The message about a ServiceAccount that the hub cannot act as. Without the right, the API server does not show whether the
 /// account exists.
 #[must_use]
-pub fn no_account(reader: &ReadIdentity) -> Refusal {
+pub fn no_account(identity: &ReadIdentity) -> Refusal {
     Refusal::new(
         Reason::RBACDenied,
         format!(
             "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator to let \
              the hub act as it",
-            account(reader)
+            account(identity)
         ),
     )
 }
@@ -99,12 +99,9 @@ pub fn uncrossed(tenancy: &TenancyPolicy) -> Refusal {
     )
 }
 
-/// The name of the account that reads, for a sentence.
-fn account(reader: &ReadIdentity) -> String {
-    match reader {
-        ReadIdentity::ServiceAccount(account) => quoted(account.name()),
-        ReadIdentity::Hub => String::new(),
-    }
+/// The name of the identity, for a sentence after "the task's ServiceAccount".
+fn account(identity: &ReadIdentity) -> String {
+    identity.display_name().map(quoted).unwrap_or_default()
 }
 
 /// When a task is retried that waits for an object that the hub does not watch.

@@ -1,4 +1,6 @@
-//! The account that reads what a task names.
+//! As which identity the hub reads what a task names.
+//!
+//! What depends on the kind of identity is a method here; `kubernetes::tenant::identity` obtains the credential for each kind.
 
 use crate::api::RenderTaskSpec;
 use crate::api::conditions::Reason;
@@ -43,7 +45,7 @@ impl ServiceAccount {
     }
 }
 
-/// Who reads what a task names.
+/// As whom the hub reads what a task names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReadIdentity {
     /// The task's ServiceAccount.
@@ -52,8 +54,58 @@ pub enum ReadIdentity {
     Hub,
 }
 
-/// The account that reads a task's references. Without a ServiceAccount nothing is read.
-pub(in crate::plan) fn reader(
+/// An identity as the ledger records it: namespace and name of a ServiceAccount; `None` for the hub itself.
+pub(in crate::plan) type RecordedIdentity = Option<[String; 2]>;
+
+impl ReadIdentity {
+    /// The user that requests to a tenant's cluster impersonate; `None` where they impersonate nobody.
+    #[must_use]
+    pub fn user(&self) -> Option<String> {
+        match self {
+            Self::ServiceAccount(account) => Some(account.username()),
+            Self::Hub => None,
+        }
+    }
+
+    /// The namespace that it is of, if it is of one.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::ServiceAccount(account) => Some(account.namespace()),
+            Self::Hub => None,
+        }
+    }
+
+    /// The name by which the tenant knows it, if it has one.
+    #[must_use]
+    pub fn display_name(&self) -> Option<&str> {
+        match self {
+            Self::ServiceAccount(account) => Some(account.name()),
+            Self::Hub => None,
+        }
+    }
+
+    /// The identity for the ledger.
+    #[must_use]
+    pub(in crate::plan) fn to_record(&self) -> RecordedIdentity {
+        match self {
+            Self::ServiceAccount(account) => Some([account.namespace(), account.name()].map(str::to_owned)),
+            Self::Hub => None,
+        }
+    }
+
+    /// The identity that the ledger recorded; `None` where the record has a name that is not legal.
+    #[must_use]
+    pub(in crate::plan) fn from_record(record: RecordedIdentity) -> Option<Self> {
+        match record {
+            Some([namespace, name]) => ServiceAccount::new(&namespace, &name).map(Self::ServiceAccount),
+            None => Some(Self::Hub),
+        }
+    }
+}
+
+/// The identity as which a task's references are read. Without a ServiceAccount nothing is read.
+pub(in crate::plan) fn identity_of(
     task: &TaskId,
     spec: &RenderTaskSpec,
     tenancy: &TenancyPolicy,
@@ -61,11 +113,11 @@ pub(in crate::plan) fn reader(
     if task.kind == TaskKind::ClusterRenderTask {
         return Ok(ReadIdentity::Hub);
     }
-    reader_in(&task.namespace, spec.service_account_name.as_deref(), tenancy)
+    identity_in(&task.namespace, spec.service_account_name.as_deref(), tenancy)
 }
 
-/// The account that reads references in a namespace, where what refers names this one or none.
-pub(in crate::plan) fn reader_in(
+/// The identity as which references in a namespace are read, where what refers names this ServiceAccount or none.
+pub(in crate::plan) fn identity_in(
     namespace: &str,
     account: Option<&str>,
     tenancy: &TenancyPolicy,

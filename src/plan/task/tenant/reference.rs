@@ -25,8 +25,8 @@ impl NamedDestination {
 /// Something to read before a task can start.
 #[derive(Clone, Debug)]
 pub struct TenantReference {
-    /// The account that reads it.
-    pub reader: ReadIdentity,
+    /// The identity as which it is read.
+    pub identity: ReadIdentity,
     /// Namespace of all that is named; empty for the rendering namespace.
     pub namespace: String,
     /// Whether that is another namespace than the task's: then no message says what is there.

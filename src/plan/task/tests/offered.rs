@@ -312,7 +312,7 @@ fn a_tenants_own_cluster_gets_neither_a_pull_secret_of_the_platforms_nor_its_nam
     };
     let own = Site {
         cluster: ClusterName::Own(TenantKubeconfig {
-            reader: ReadIdentity::Hub,
+            identity: ReadIdentity::Hub,
             namespace: "team-a".to_owned(),
             name: "edge".to_owned(),
             key: None,

@@ -224,9 +224,9 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
 
 #[test]
 fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
-    let site = |reader| Site {
+    let site = |identity| Site {
         cluster: ClusterName::Own(TenantKubeconfig {
-            reader,
+            identity,
             namespace: "team-a".to_owned(),
             name: "edge".to_owned(),
             key: None,

@@ -102,7 +102,7 @@ fn nothing_is_read_as_the_hub_without_an_account() {
                 };
                 wanted(o.task, o.task.spec.as_ref().unwrap(), o.tenancy, grants)
             }) {
-                Ok(DestinationSource::Read(reference)) => Ok(reference.reader),
+                Ok(DestinationSource::Read(reference)) => Ok(reference.identity),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => Err(refusal.reason),
             };
@@ -231,7 +231,7 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
         assert_eq!(situation.label(), expected, "{referrer:?}");
     }
     let reference = TenantReference {
-        reader: builder(),
+        identity: builder(),
         namespace: "team-b".to_owned(),
         crosses: true,
         named: crate::plan::task::tenant::NamedDestination::Registry("mine".to_owned()),
@@ -269,7 +269,7 @@ fn another_namespace_needs_a_grant_and_tells_nothing() {
 #[test]
 fn a_refusal_names_the_tenants_own_objects() {
     let reference = TenantReference {
-        reader: builder(),
+        identity: builder(),
         namespace: "team-a".to_owned(),
         crosses: false,
         named: crate::plan::task::tenant::NamedDestination::Registry("mine".to_owned()),
