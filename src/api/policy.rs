@@ -1,4 +1,4 @@
-//! Admission policies in addition to the CRDs: rules that a schema cannot express, and one that saves the hub a write.
+//! Admission policies in addition to the CRDs: rules that a schema cannot express, and two that save the hub a write each.
 //!
 //! None is trusted. Without them the hub still refuses a spec that changed (its generation moved), restores a status that it did
 //! not write (it has no seal of the hub's), finds the objects of a task that vanished, and sets the finalizer itself.
@@ -26,6 +26,8 @@ pub const HUB_ONLY_HISTORY: &str = "renderhub-hub-only-history";
 pub const DISCOVERY_FIELDS: &str = "renderhub-discovery-fields";
 /// Name of the policy that gives a task its finalizer; each release binds it to the namespaces that its hub serves.
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
+/// Name of the policy that gives a Target its finalizer; each release with the pipeline binds it to the namespaces that its hub serves.
+pub const SET_TARGET_FINALIZER: &str = "renderhub-target-finalizer";
 /// Name of the policy that warns of a task without the finalizer, which no hub serves, and of its binding.
 pub const WARN_WITHOUT_FINALIZER: &str = "renderhub-unserved";
 
@@ -135,7 +137,7 @@ pub fn validating_policies() -> [ValidatingPolicy; 5] {
 }
 
 /// Warns the author of a task without the finalizer: no release gave it one, so no hub serves it. So it says nothing true unless
-/// [`set_finalizer`] is there.
+/// those of [`set_finalizers`] are there.
 #[must_use]
 pub fn warn_without_finalizer() -> ValidatingPolicy {
     let rule = Validation {
@@ -186,23 +188,31 @@ fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validat
     (policy, binding)
 }
 
-/// Adds the finalizer to a task that is made without it, and leaves what others put there.
+/// Add the finalizer to a task, and to a Target, that is made without it, and leave what others put there.
 ///
-/// It fails open: a task without the finalizer gets it from the hub, a task that cannot be made helps no tenant. Where it is bound is
-/// for each release to say: a finalizer that no hub takes off would keep a task, and its namespace, for ever.
+/// They fail open: an object without the finalizer gets it from the hub, one that cannot be made helps no tenant. Where they are bound
+/// is for each release to say: a finalizer that no hub takes off would keep an object, and its namespace, for ever.
 #[must_use]
-pub fn set_finalizer() -> MutatingAdmissionPolicy {
+pub fn set_finalizers() -> [MutatingAdmissionPolicy; 2] {
+    [
+        set_finalizer(SET_FINALIZER, FINALIZER, &TASKS),
+        set_finalizer(SET_TARGET_FINALIZER, TARGET_FINALIZER, &["targets"]),
+    ]
+}
+
+/// Adds this finalizer to each of these resources.
+fn set_finalizer(policy: &str, finalizer: &str, resources: &[&str]) -> MutatingAdmissionPolicy {
     MutatingAdmissionPolicy {
-        metadata: metadata(SET_FINALIZER),
+        metadata: metadata(policy),
         spec: Some(MutatingAdmissionPolicySpec {
             failure_policy: Some("Ignore".to_owned()),
             // Asked again after other mutations, the condition below is what keeps it from adding a second one.
             reinvocation_policy: Some("IfNeeded".to_owned()),
-            match_constraints: Some(requests(&["CREATE"], &TASKS)),
+            match_constraints: Some(requests(&["CREATE"], resources)),
             match_conditions: Some(vec![MatchCondition {
                 name: "has-no-finalizer".to_owned(),
                 expression: format!(
-                    "!has(object.metadata.finalizers) || !('{FINALIZER}' in object.metadata.finalizers)"
+                    "!has(object.metadata.finalizers) || !('{finalizer}' in object.metadata.finalizers)"
                 ),
             }]),
             mutations: Some(vec![Mutation {
@@ -210,8 +220,8 @@ pub fn set_finalizer() -> MutatingAdmissionPolicy {
                 json_patch: Some(JSONPatch {
                     expression: Some(format!(
                         "has(object.metadata.finalizers)\n\
-                         ? [JSONPatch{{op: 'add', path: '/metadata/finalizers/-', value: '{FINALIZER}'}}]\n\
-                         : [JSONPatch{{op: 'add', path: '/metadata/finalizers', value: ['{FINALIZER}']}}]"
+                         ? [JSONPatch{{op: 'add', path: '/metadata/finalizers/-', value: '{finalizer}'}}]\n\
+                         : [JSONPatch{{op: 'add', path: '/metadata/finalizers', value: ['{finalizer}']}}]"
                     )),
                 }),
                 ..Mutation::default()

@@ -22,7 +22,6 @@ use super::{cluster_registry::SecretReference, renderer_config::RendererConfig, 
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 #[x_kube(
-    validation = Rule::new("self == oldSelf").message("spec is immutable; make a new task"),
     validation = Rule::new("has(self.registryRef) != has(self.baseURL)")
         .message("exactly one of registryRef and baseURL is required"),
     validation = Rule::new("has(self.baseURL) || !has(self.pushSecretRef)")

@@ -48,7 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     write_yaml(&policies.join("validating.yaml"), &validating.join("---\n"))?;
     let (warning, binding) = policy::warn_without_finalizer();
-    let finalizer = [yaml(&policy::set_finalizer())?, yaml(&warning)?, yaml(&binding)?];
+    let [of_tasks, of_targets] = policy::set_finalizers();
+    let finalizer = [
+        yaml(&of_tasks)?,
+        yaml(&of_targets)?,
+        yaml(&warning)?,
+        yaml(&binding)?,
+    ];
     write_yaml(&policies.join("finalizer.yaml"), &finalizer.join("---\n"))?;
     if let Some(docs) = args.docs {
         write(

@@ -15,14 +15,16 @@ mod response;
 mod secret;
 mod transport;
 mod transport_stage;
+mod write_request;
 
 pub use client::HubClient;
 pub use error::{CallError, CreateError};
 pub use get::FetchedJob;
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
-pub use objects::{TaskObjectClient, for_metadata};
+pub use objects::TaskObjectClient;
 pub use pipeline::{NewObject, SeenTarget, StatusWrite};
 pub use platform::PlatformStatusPatch;
 pub use secret::{SecretBody, SecretData};
 pub use transport::{ApiTransport, OBJECT_MAX, ResponseLimit, fetch, log_call};
 pub use transport_stage::TransportStage;
+pub use write_request::{json_patch, lean_write, status_patch};

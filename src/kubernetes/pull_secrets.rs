@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::{
-    CallError, OBJECT_MAX, SecretBody, TransportStage, fetch, for_metadata, log_call,
+    CallError, OBJECT_MAX, SecretBody, TransportStage, fetch, json_patch, lean_write, log_call,
 };
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
@@ -218,9 +218,8 @@ impl PullSecretClient {
         account: &str,
         change: &LinkChange,
     ) -> Result<ObservedAccount, CallError> {
-        let operations = serde_json::from_value(Value::Array(operations(change))).map_err(|_| INTERNAL)?;
-        let patch = Patch::Json::<()>(operations);
-        let request = of::<ServiceAccount>(namespace).patch(account, &patched(), &patch);
+        let accounts = of::<ServiceAccount>(namespace);
+        let request = json_patch(&accounts, None, account, &patched(), &operations(change));
         let body = self.call("patch", "serviceaccounts", request, OBJECT_MAX).await?;
         let account: ServiceAccount = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         ObservedAccount::of(&account, COPY_MANAGER).ok_or(UNREADABLE)
@@ -233,9 +232,7 @@ impl PullSecretClient {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<AnsweredMetadata, CallError> {
-        let body = self
-            .call(verb, resource, for_metadata(request), OBJECT_MAX)
-            .await?;
+        let body = self.call(verb, resource, lean_write(request), OBJECT_MAX).await?;
         let written: MetadataAnswer = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         Ok(written.metadata)
     }

@@ -1,6 +1,7 @@
 //! A task's spec stays as it was made, whatever is tried, and each layer that keeps it so is tried alone.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use kube::Api;
@@ -92,9 +93,13 @@ enum Way {
     Apply,
     PutStatus,
     MergePatchStatus,
+    /// With another seal on the status, which makes the rule compare nothing where the API server takes it.
+    PutWithSeal,
+    MergePatchWithSeal,
+    MergePatchStatusWithSeal,
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 11] = [
     Way::Put,
     Way::JsonPatch,
     Way::MergePatch,
@@ -103,7 +108,13 @@ const WAYS: [Way; 8] = [
     Way::Apply,
     Way::PutStatus,
     Way::MergePatchStatus,
+    Way::PutWithSeal,
+    Way::MergePatchWithSeal,
+    Way::MergePatchStatusWithSeal,
 ];
+
+/// Seals of the statuses that are sent.
+static SEALS: AtomicU64 = AtomicU64::new(1);
 
 /// Sends a change of the spec. Its result is not the verdict: the caller reads the task.
 async fn send(tasks: &Api<DynamicObject>, now: &DynamicObject, patch: &Value, way: Way) -> kube::Result<()> {
@@ -112,6 +123,8 @@ async fn send(tasks: &Api<DynamicObject>, now: &DynamicObject, patch: &Value, wa
     merge(&mut whole.data["spec"], patch);
     let json = |value: Value| serde_json::from_value(value).map_err(kube::Error::SerdeError);
     let merged = Patch::Merge(json!({ "spec": patch }));
+    let status = json!({ "seal": format!("{:064x}", SEALS.fetch_add(1, Ordering::Relaxed)) });
+    let sealed = Patch::Merge(json!({ "spec": patch, "status": status }));
     let (post, plain) = (PostParams::default(), PatchParams::default());
     let (by_maker, by_other) = (PatchParams::apply(MAKER), PatchParams::apply("other"));
     let answer = match way {
@@ -124,6 +137,12 @@ async fn send(tasks: &Api<DynamicObject>, now: &DynamicObject, patch: &Value, wa
         }
         Way::MergePatch => tasks.patch(name, &plain, &merged).await,
         Way::MergePatchStatus => tasks.patch_status(name, &plain, &merged).await,
+        Way::PutWithSeal => {
+            whole.data["status"] = status;
+            tasks.replace(name, &post, &whole).await
+        }
+        Way::MergePatchWithSeal => tasks.patch(name, &plain, &sealed).await,
+        Way::MergePatchStatusWithSeal => tasks.patch_status(name, &plain, &sealed).await,
         Way::ApplyAsMaker => tasks.patch(name, &by_maker, &Patch::Apply(bare(whole))).await,
         Way::ApplyByForce => {
             tasks
@@ -161,7 +180,10 @@ async fn through(plane: &ControlPlane) -> Result<BTreeSet<&'static str>> {
                 let moved = after.metadata.generation != Some(1);
                 assert_eq!(held, !moved, "{kind}: {what} by {way:?}: {answer:?}");
                 if held {
-                    let to_status = matches!(way, Way::PutStatus | Way::MergePatchStatus);
+                    let to_status = matches!(
+                        way,
+                        Way::PutStatus | Way::MergePatchStatus | Way::MergePatchStatusWithSeal
+                    );
                     assert_eq!(answer.is_ok(), to_status, "{kind}: {what} by {way:?}: {answer:?}");
                     now = after;
                 } else {
@@ -205,14 +227,12 @@ async fn what_gets_through_the_policy_alone_moves_the_generation() -> Result<()>
     install_policies(&plane).await?;
     let client = plane.admin().client().await?;
     for mut crd in renderhub::api::custom_resource_definitions() {
-        let spec = crd.spec.versions[0]
+        let kind = crd.spec.versions[0]
             .schema
             .as_mut()
             .and_then(|s| s.open_api_v3_schema.as_mut());
-        let spec = spec
-            .and_then(|s| s.properties.as_mut()?.get_mut("spec"))
-            .context("a spec")?;
-        for rule in spec.x_kubernetes_validations.iter_mut().flatten() {
+        let rules = kind.context("a schema")?.x_kubernetes_validations.iter_mut();
+        for rule in rules.flatten() {
             if rule.rule.contains("oldSelf") {
                 rule.rule = "true".to_owned();
             }

@@ -224,8 +224,14 @@ fn both_tasks_have_one_schema() {
         schema["properties"].clone()
     };
     assert_eq!(parts("RenderTask"), parts("ClusterRenderTask"));
-    let rules = parts("ClusterRenderTask")["spec"]["x-kubernetes-validations"].to_string();
-    assert!(rules.contains("self == oldSelf"), "{rules}");
+    for wanted in ["RenderTask", "ClusterRenderTask", "HydratedTarget"] {
+        let (_, schema) = kinds.iter().find(|(kind, _)| kind == wanted).unwrap();
+        let rules = schema["x-kubernetes-validations"].to_string();
+        assert!(
+            rules.contains("|| self.spec == oldSelf.spec"),
+            "{wanted}: {rules}"
+        );
+    }
 }
 
 /// Plural and short name of every kind, in the order in which they are documented.

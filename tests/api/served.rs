@@ -1,4 +1,5 @@
-//! A task gets the hub's finalizer where a hub serves it, and only there: elsewhere its maker is warned, and it can be deleted.
+//! A task gets the hub's finalizer where a hub serves it, and only there: elsewhere its maker is warned, and it can be deleted. So does
+//! a Target, where that hub has the pipeline on.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const FINALIZER: &str = "renderhub.dev/cleanup";
+const TARGET_FINALIZER: &str = "renderhub.dev/target-cleanup";
 
 /// The admission policies and bindings of a release with these values.
 async fn admission_of(release: &str, sets: &[&str]) -> Result<Vec<Value>> {
@@ -26,9 +28,12 @@ async fn admission_of(release: &str, sets: &[&str]) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Two releases that divide the namespaces.
+/// Two releases that divide the namespaces; one has the pipeline.
 const TWO: &[(&str, &[&str])] = &[
-    ("one", &["controller.watchNamespaces={team-a}"]),
+    (
+        "one",
+        &["controller.watchNamespaces={team-a}", "pipeline.enabled=true"],
+    ),
     (
         "two",
         &[
@@ -68,8 +73,24 @@ impl Served {
         if kind == "RenderTask" {
             task["metadata"]["namespace"] = namespace.into();
         }
-        let file = self.plane.dir().join(format!("{namespace}-{name}.json"));
-        std::fs::write(&file, task.to_string())?;
+        self.create(&task, &format!("{namespace}-{name}.json"))
+    }
+
+    /// Makes a Target as a user would.
+    fn make_target(&self, namespace: &str, name: &str) -> Result<()> {
+        let registry = serde_json::json!({"kind": "ClusterRegistry", "name": "registry"});
+        let target = serde_json::json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "Target",
+            "metadata": {"name": name, "namespace": namespace, "finalizers": ["example.com/hold"]},
+            "spec": {"renderRegistryRef": registry},
+        });
+        self.create(&target, &format!("target-{namespace}-{name}.json"))?;
+        Ok(())
+    }
+
+    fn create(&self, object: &Value, file: &str) -> Result<String> {
+        let file = self.plane.dir().join(file);
+        std::fs::write(&file, object.to_string())?;
         let mut kubectl = commands::kubectl(self.plane.admin())?;
         kubectl.arg("create").arg("-f").arg(&file);
         let output = kubectl.output()?;
@@ -131,6 +152,31 @@ async fn a_task_that_no_hub_serves_is_warned_of_and_can_be_deleted() -> Result<(
         let finalizers = served.finalizers(resource, "team-c", "unserved")?;
         ensure!(finalizers.is_empty(), "{kind}: {finalizers}");
         served.delete(resource, "team-c", "unserved")?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_target_is_made_with_the_finalizer_only_where_a_hub_with_the_pipeline_serves_it() -> Result<()> {
+    let served = Served::start(TWO).await?;
+    wait_for("the policies to be in force", LIMIT, async || {
+        let probe = format!("probe-{}", rundir::random_hex(4)?);
+        served.make_target("team-a", &probe)?;
+        served.make("RenderTask", "team-b", &probe)?;
+        let of_target = served.finalizers("targets", "team-a", &probe)?;
+        let of_task = served.finalizers("rendertasks", "team-b", &probe)?;
+        Ok((of_target.contains(TARGET_FINALIZER) && of_task.contains(FINALIZER)).then_some(()))
+    })
+    .await?;
+    let expected = format!(r#"["example.com/hold","{TARGET_FINALIZER}"]"#);
+    for (namespace, expected) in [
+        ("team-a", expected.as_str()),
+        ("team-b", r#"["example.com/hold"]"#),
+        ("team-c", r#"["example.com/hold"]"#),
+    ] {
+        served.make_target(namespace, "edge")?;
+        let finalizers = served.finalizers("targets", namespace, "edge")?;
+        ensure!(finalizers == expected, "{namespace}: {finalizers}");
     }
     Ok(())
 }

@@ -59,6 +59,34 @@ async fn targets_with_one_release_in_common_share_its_chart() -> Result<()> {
     Ok(())
 }
 
+/// The first statuses of most give way to the Targets in line, and none is forgotten.
+#[tokio::test]
+async fn each_of_many_targets_says_that_its_charts_are_on_their_way() -> Result<()> {
+    let mut scene = Scene::new("crowd").await?;
+    scene.stage.kill_hub();
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene
+        .profile("shops", "shop", json!({"ring": "one"}), json!({}))
+        .await?;
+    let targets: Vec<String> = (0..60).map(|number| format!("edge-{number}")).collect();
+    for target in &targets {
+        scene
+            .target_with(target, json!({"ring": "one"}), json!({}))
+            .await?;
+    }
+    scene.stage.start_hub().await?;
+    for target in &targets {
+        scene.target_is(target, "Ready", "False", "Pending").await?;
+    }
+    scene.complete_next("release-shop-").await?;
+    for target in ["edge-0", "edge-59"] {
+        scene.complete_version(target, 1).await?;
+        scene.ready(target).await?;
+    }
+    scene.passed();
+    Ok(())
+}
+
 #[tokio::test]
 async fn of_releases_that_exclude_each_other_the_one_with_the_highest_priority_is_there() -> Result<()> {
     let scene = Scene::new("excluded").await?;

@@ -26,9 +26,6 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-#[x_kube(
-    validation = Rule::new("self == oldSelf").message("a version stands for one content")
-)]
 pub struct HydratedTargetSpec {
     /// Name of the Target.
     #[schemars(schema_with = "schema::object_name")]

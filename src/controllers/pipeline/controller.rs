@@ -70,6 +70,8 @@ pub struct PipelineController {
     pub(super) refusals: HashMap<ObjectKey, (CreateRefusal, u32)>,
     /// Passes in a row in which a key was worked on.
     pub(super) rounds: HashMap<PipelineKey, u32>,
+    /// When the first status of a Target is written at the latest.
+    pub(super) first_statuses: HashMap<ObjectKey, Instant>,
     workers: JoinSet<WorkOutcome>,
     /// What each worker has, and the shared tasks that it makes.
     running: HashMap<Id, (PipelineKey, Vec<ObjectKey>)>,
@@ -113,6 +115,7 @@ impl PipelineController {
             backoff: Backoff::default(),
             refusals: HashMap::new(),
             rounds: HashMap::new(),
+            first_statuses: HashMap::new(),
             workers: JoinSet::new(),
             running: HashMap::new(),
             backlog: NamespaceBacklog::default(),
@@ -272,9 +275,10 @@ impl PipelineController {
             return false;
         };
         let work = TargetWork::new(TargetView { key, object }, decision, objects);
-        if !work.has_work() {
+        if !work.has_work() || self.waits_with_first_status(key, &work) {
             return false;
         }
+        self.first_statuses.remove(key);
         let shared = work.shared_tasks();
         self.in_flight.extend(shared.iter().cloned());
         let worker = self.workers.spawn(work.run(self.writer.clone()));

@@ -13,7 +13,10 @@ use crate::plan::pipeline::version_bytes::early;
 
 use super::controller::{PipelineController, SETTLE};
 use super::namespace_status::Leftovers;
-use super::work::PipelineKey;
+use super::work::{PipelineKey, TargetWork};
+
+/// Longest that a first status which says only that charts are on their way waits for Targets that are in line.
+const FIRST_STATUS: Duration = Duration::from_secs(10);
 
 impl PipelineController {
     /// Makes due what a change concerns: the Target that it belongs to at once, all else with what follows shortly.
@@ -46,6 +49,23 @@ impl PipelineController {
         self.backlog.look_at_leftovers(namespace);
         let key = PipelineKey::Namespace(namespace.to_owned());
         self.queue.add_at(&key, Instant::now() + wait);
+    }
+
+    /// Whether a status that says no more than that charts are on their way gives way to Targets in line, for which there is more to do:
+    /// mostly the charts are pushed before its time is over, and the write is spared.
+    pub(super) fn waits_with_first_status(&mut self, key: &ObjectKey, work: &TargetWork) -> bool {
+        if self.queue.is_empty() || !work.is_first_progress() {
+            return false;
+        }
+        let now = Instant::now();
+        let due = *self
+            .first_statuses
+            .entry(key.clone())
+            .or_insert(now + FIRST_STATUS);
+        if due > now {
+            self.queue.add_at(&PipelineKey::Target(key.clone()), due);
+        }
+        due > now
     }
 
     /// Makes everything due.

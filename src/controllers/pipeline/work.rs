@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::api::RenderTask;
-use crate::api::conditions::Reason;
+use crate::api::conditions::{ConditionType, Reason};
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, TargetStatus};
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
 use crate::kubernetes::events::{EventMessage, EventSubject};
 use crate::plan::pipeline::content_hash::content_hash;
@@ -72,6 +72,8 @@ pub(super) struct TargetWork {
     decision: TargetDecision,
     /// Whether the status differs from the one that is there.
     has_new_status: bool,
+    /// Whether it has no status yet, and the new one says only that its charts are on their way.
+    is_first_progress: bool,
     /// The event after the status of a version is written, and the one after that of the Target is.
     reports: [Option<PipelineReport>; 2],
 }
@@ -93,6 +95,7 @@ impl TargetWork {
                 finalizers: object.finalizers,
             },
             has_new_status: decision.status != object.status,
+            is_first_progress: object.status == TargetStatus::default() && is_in_progress(&decision.status),
             reports: [of_version, reports::of_target(&object.status, &decision.status)],
             decision,
         }
@@ -100,15 +103,23 @@ impl TargetWork {
 
     /// Whether there is anything to do.
     pub fn has_work(&self) -> bool {
+        self.has_new_status || self.has_work_besides_status()
+    }
+
+    fn has_work_besides_status(&self) -> bool {
         let decision = &self.decision;
-        self.has_new_status
-            || decision.new_version.is_some()
+        decision.new_version.is_some()
             || decision.version_status.is_some()
             || !decision.new_tasks.is_empty()
             || !decision.old_tasks.is_empty()
             || !decision.old_versions.is_empty()
             || !decision.records.is_empty()
             || decision.finalizer != FinalizerChange::Keep
+    }
+
+    /// Whether there is nothing to do but to say for the first time that charts are on their way.
+    pub fn is_first_progress(&self) -> bool {
+        self.is_first_progress && !self.has_work_besides_status()
     }
 
     /// The tasks to be made that other Targets may need too.
@@ -280,6 +291,14 @@ impl TargetWork {
     }
 }
 
+/// Whether a Target is not ready yet, and nothing of it has to be mended.
+fn is_in_progress(status: &TargetStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|condition| {
+        condition.type_ == ConditionType::Ready.as_str() && condition.reason == Reason::Pending.as_str()
+    })
+}
+
 /// The errors of a creation that stay as long as nothing else changes.
 const fn refusal(error: CallError) -> Option<CreateRefusal> {
     match error {
@@ -287,5 +306,60 @@ const fn refusal(error: CallError) -> Option<CreateRefusal> {
         CallError::Forbidden => Some(CreateRefusal::Forbidden),
         CallError::Invalid => Some(CreateRefusal::Invalid),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::api::conditions::merge;
+    use crate::plan::pipeline::conditions::Verdict;
+    use crate::plan::task::finalizer_summary::FinalizerSummary;
+
+    fn work(known: &TargetStatus, reason: Reason, old_tasks: usize) -> TargetWork {
+        let mut decision = TargetDecision::default();
+        let ready = Verdict::bad(reason, "what there is to say").of(ConditionType::Ready);
+        merge(
+            &mut decision.status.conditions,
+            &[ready],
+            &[],
+            Some(1),
+            Timestamp::UNIX_EPOCH,
+        );
+        let seen = || (ObjectKey::new("team-a", "old"), "uid".to_owned());
+        decision.old_tasks.extend((0..old_tasks).map(|_| seen()));
+        TargetWork {
+            target: SeenTarget {
+                key: ObjectKey::new("team-a", "edge"),
+                uid: "uid".to_owned(),
+                version: 1,
+                finalizers: FinalizerSummary::default(),
+            },
+            has_new_status: true,
+            is_first_progress: *known == TargetStatus::default() && is_in_progress(&decision.status),
+            reports: [None, None],
+            decision,
+        }
+    }
+
+    #[test]
+    fn only_a_first_status_that_names_nothing_to_mend_may_wait() {
+        let none = TargetStatus::default();
+        let some = TargetStatus {
+            observed_generation: Some(1),
+            ..TargetStatus::default()
+        };
+        for (known, reason, old_tasks, may_wait) in [
+            (&none, Reason::Pending, 0, true),
+            (&some, Reason::Pending, 0, false),
+            (&none, Reason::NoReleaseBindings, 0, false),
+            (&none, Reason::Pending, 1, false),
+        ] {
+            let work = work(known, reason, old_tasks);
+            assert!(work.has_work());
+            assert_eq!(work.is_first_progress(), may_wait, "{reason:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Request as HttpRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{GetParams, Patch};
+use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
@@ -28,6 +28,7 @@ use super::response::{WriteResponse, delete, manager};
 use super::secret::SecretBody;
 use super::transport::{HubTransport, ResponseLimit};
 use super::transport_stage::TransportStage;
+use super::write_request::{json_patch, status_patch};
 
 /// Whole tasks that are read at a time: each comes with all of its metadata, of which hardly anything is kept.
 const READS: usize = 4;
@@ -117,11 +118,8 @@ impl HubClient {
             json!({"op": "replace", "path": "/metadata/uid", "value": task.id.uid.as_str()}),
             json!({"op": "replace", "path": "/metadata/resourceVersion", "value": task.resource_version}),
         ];
-        let body = as_read.into_iter().chain(changes).collect();
-        let patch = Patch::Json::<()>(
-            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
-        );
-        let request = tasks(&task.id)?.patch(&task.id.name, &manager(), &patch);
+        let operations: Vec<Value> = as_read.into_iter().chain(changes).collect();
+        let request = json_patch(&tasks(&task.id)?, None, &task.id.name, &manager(), &operations);
         let answer: Result<WriteResponse, _> =
             self.objects.write("patch", resource(task.id.kind), request).await;
         match answer {
@@ -155,15 +153,7 @@ impl HubClient {
         id: &TaskId,
         status: &RenderTaskStatus,
     ) -> Result<TaskRevision, CallError> {
-        // Unlike a merge, it leaves nothing of what others wrote, and needs no read before.
-        let body = json!([
-            {"op": "replace", "path": "/metadata/uid", "value": id.uid.as_str()},
-            {"op": "add", "path": "/status", "value": status},
-        ]);
-        let patch = Patch::Json::<()>(
-            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
-        );
-        let request = tasks(id)?.patch_subresource("status", &id.name, &manager(), &patch);
+        let request = status_patch(&tasks(id)?, &id.name, id.uid.as_str(), status);
         let resource = status_resource(id.kind);
         let answer: WriteResponse = self.objects.write("patch", resource, request).await?;
         Ok(TaskRevision {
@@ -273,7 +263,7 @@ mod tests {
     use crate::api::labels::PIPELINE_BOOTSTRAP;
     use crate::api::names::TaskUid;
     use crate::api::pipeline::{Target, TargetStatus};
-    use crate::kubernetes::apply::objects::METADATA_ONLY;
+    use crate::kubernetes::apply::write_request::METADATA_ONLY;
     use crate::kubernetes::apply::{ApiTransport, NewObject, StatusWrite};
     use crate::plan::pipeline::object::ObjectKey;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request as HttpRequest;
-use http::header::{ACCEPT, HeaderValue};
+
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -29,24 +29,10 @@ use super::get::{CreatedObject, FetchedJob, LeanJob, LeanObject, LeanPods, PODS}
 use super::response::{delete, manager};
 use super::transport::{ApiTransport, ResponseLimit, log_call};
 use super::transport_stage::TransportStage;
+use super::write_request::lean_write;
 
 /// Longest a call to the hub's own API server may take.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Asks for the metadata of what is written, or as a last resort for all of it: the answer to a write repeats the object, a
-/// config Secret of up to 1 MiB. An API server answers each write so since it knows this form.
-pub(super) const METADATA_ONLY: HeaderValue =
-    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
-
-/// A request that is answered with the metadata of its object alone.
-///
-/// # Errors
-/// That of the request.
-pub fn for_metadata<E>(request: Result<HttpRequest<Vec<u8>>, E>) -> Result<HttpRequest<Vec<u8>>, E> {
-    let mut request = request?;
-    request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-    Ok(request)
-}
-
 /// An answer that is not what was asked for.
 const UNREADABLE: CallError = CallError::Transport(TransportStage::Decode);
 
@@ -135,7 +121,7 @@ impl TaskObjectClient {
             dry_run,
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
-        let request = for_metadata(self.own::<K>().create(&parameters, body));
+        let request = lean_write(self.own::<K>().create(&parameters, body));
         let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
@@ -319,7 +305,7 @@ impl TaskObjectClient {
         resource: &'static str,
         request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        self.send(verb, resource, for_metadata(request)).await
+        self.send(verb, resource, lean_write(request)).await
     }
 
     /// The body of the answer as it came, as far as it is wanted.

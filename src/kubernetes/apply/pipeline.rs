@@ -1,8 +1,9 @@
 //! Calls for the objects of the pipeline: tasks and versions of Targets are made and deleted, statuses are written.
 
+use http::Request as HttpRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
-use kube::api::{ObjectMeta, Patch, PostParams};
+use kube::api::{ObjectMeta, PostParams};
 use kube::core::Request;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ use super::get::CreatedObject;
 use super::response::{WriteResponse, delete, manager};
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
+use super::write_request::{json_patch, status_patch};
 
 /// An object to be made.
 #[derive(Clone, Debug)]
@@ -93,16 +95,15 @@ impl<S: Serialize> NewObject<'_, S> {
 }
 
 impl<T: Serialize> StatusWrite<'_, T> {
-    /// The change as it is sent: to no other object of the name.
+    /// The request that makes the change: to no other object of the name.
     ///
     /// # Errors
     /// The status cannot be written as JSON.
-    pub fn patch(&self) -> serde_json::Result<Patch<()>> {
-        let body = json!([
-            {"op": "replace", "path": "/metadata/uid", "value": self.uid},
-            {"op": "add", "path": "/status", "value": self.status},
-        ]);
-        Ok(Patch::Json(serde_json::from_value(body)?))
+    pub fn patch<K: Resource<DynamicType = ()>>(
+        &self,
+    ) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error> {
+        let requests = Request::new(K::url_path(&(), Some(&self.key.namespace)));
+        status_patch(&requests, &self.key.name, self.uid, self.status)
     }
 }
 
@@ -180,12 +181,9 @@ impl HubClient {
             json!({"op": "replace", "path": "/metadata/uid", "value": target.uid}),
             json!({"op": "replace", "path": "/metadata/resourceVersion", "value": target.version.to_string()}),
         ];
-        let body = as_seen.into_iter().chain(changes).collect();
-        let patch = Patch::Json::<()>(
-            serde_json::from_value(body).map_err(|_| CallError::Transport(TransportStage::Internal))?,
-        );
-        let request = Request::new(Target::url_path(&(), Some(&target.key.namespace)));
-        let request = request.patch(&target.key.name, &manager(), &patch);
+        let operations: Vec<Value> = as_seen.into_iter().chain(changes).collect();
+        let targets = Request::new(Target::url_path(&(), Some(&target.key.namespace)));
+        let request = json_patch(&targets, None, &target.key.name, &manager(), &operations);
         match found(
             self.objects
                 .write::<WriteResponse>("patch", "targets", request)
@@ -207,11 +205,8 @@ impl HubClient {
         resource: &'static str,
         write: StatusWrite<'_, T>,
     ) -> Result<Option<u64>, CallError> {
-        let patch = write.patch();
-        let patch = patch.map_err(|_| CallError::Transport(TransportStage::Internal))?;
-        let request = Request::new(K::url_path(&(), Some(&write.key.namespace)));
-        let request = request.patch_subresource("status", &write.key.name, &manager(), &patch);
-        let answer: Option<WriteResponse> = found(self.objects.write("patch", resource, request).await)?;
+        let written = self.objects.write("patch", resource, write.patch::<K>());
+        let answer: Option<WriteResponse> = found(written.await)?;
         Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
     }
 }

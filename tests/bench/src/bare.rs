@@ -4,6 +4,7 @@
 //! that the finisher makes for a hub, so that the API server does the same work for both.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use futures::TryStreamExt;
@@ -16,6 +17,7 @@ use kube::{Api, Client, Resource};
 use renderhub::api::RenderTaskStatus;
 use renderhub::api::labels::{FIELD_MANAGER, FINALIZER};
 use renderhub::api::names::{TaskKind, job_name};
+use renderhub::kubernetes::apply::status_patch;
 use renderhub::kubernetes::object::{SlimObject, task_resource};
 use renderhub::plan::platform::catalog::Catalog;
 use renderhub::plan::task::job::{JobPlacement, TaskManifests, manifests};
@@ -23,7 +25,7 @@ use renderhub::plan::task::job_state::{JobProgress, ObservedJob};
 use renderhub::plan::task::model::Task;
 use renderhub::plan::task::status::{StartedJob, scheduled, succeeded};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::options::Part;
 use crate::wire;
@@ -174,8 +176,19 @@ fn add_finalizer(task: &Task) -> wire::Request {
 }
 
 fn write_status(task: &Task) -> wire::Request {
-    let body = json!({"metadata": {"uid": task.id.uid.as_str()}, "status": task.status});
-    tasks(task).patch_subresource("status", &task.id.name, &manager(), &Patch::Merge(&body))
+    let status = sealed(&task.status).map_err(kube::core::request::Error::SerializeBody)?;
+    status_patch(&tasks(task), &task.id.name, task.id.uid.as_str(), &status)
+}
+
+/// A status with a seal that no other has, as the hub's have.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn sealed<T: Serialize>(status: &T) -> serde_json::Result<Value> {
+    static SEALS: AtomicU64 = AtomicU64::new(0);
+    let mut status = serde_json::to_value(status)?;
+    status["seal"] = format!("{:064x}", SEALS.fetch_add(1, Ordering::Relaxed)).into();
+    Ok(status)
 }
 
 /// The status of a task that succeeded now.

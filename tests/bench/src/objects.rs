@@ -46,6 +46,18 @@ pub fn registry() -> Value {
     })
 }
 
+/// A Target as a tenant writes it, with the label that the Profiles of a fleet select.
+pub fn target(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "Target",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"ring": "one"}},
+        "spec": {
+            "renderRegistryRef": {"kind": "ClusterRegistry", "name": REGISTRY},
+            "userdata": {"site": format!("site-of-{name}")},
+        },
+    })
+}
+
 /// A task as a tenant writes it: one Helm release with a few values, 0.6 KB of JSON.
 pub fn task(namespace: &str, name: &str) -> Value {
     json!({

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::{Client, Config};
-use renderhub::kubernetes::apply::for_metadata;
+use renderhub::kubernetes::apply::lean_write;
 
 /// Requests in flight of a bulk writer; more only wait in the API server.
 pub const IN_FLIGHT: usize = 8;
@@ -42,7 +42,7 @@ pub async fn send(client: &Client, request: Request) -> Result<()> {
 /// # Errors
 /// If it fails, or the API server refuses.
 pub async fn write(client: &Client, request: Request) -> Result<()> {
-    send(client, for_metadata(request)).await
+    send(client, lean_write(request)).await
 }
 
 /// Whether the object was gone already.

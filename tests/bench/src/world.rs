@@ -9,10 +9,11 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, ListParams, PostParams};
-use kube::core::PartialObjectMeta;
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client, Resource};
-use renderhub::api::labels::{FINALIZER, HUB_ID};
+use renderhub::api::labels::{FINALIZER, HUB_ID, TARGET_FINALIZER};
 use renderhub::api::names::{HubId, TaskKind};
+use renderhub::api::pipeline::Target;
 use renderhub::api::{ClusterRegistry, RenderTask};
 use renderhub::kubernetes::object::{SlimObject, task_resource};
 use renderhub::plan::task::model::Task;
@@ -133,22 +134,31 @@ impl World {
         Ok(())
     }
 
-    /// Waits until the API server sets the finalizer, or until it is known that it does not.
+    /// Waits until the API server sets the finalizers, or until it is known that it does not.
     async fn until_policy_is(&self, present: bool) -> Result<()> {
+        let task = objects::task(&self.namespaces[0], "probe");
+        let target = objects::target(&self.namespaces[0], "probe");
+        let targets = Request::new(Target::url_path(&(), Some(&self.namespaces[0])));
+        wait_for("the admission policies", LIMIT, async || {
+            Ok(
+                (self.is_guarded(&self.tasks_in(0), &task, FINALIZER).await? == present
+                    && self.is_guarded(&targets, &target, TARGET_FINALIZER).await? == present)
+                    .then_some(()),
+            )
+        })
+        .await
+    }
+
+    /// Whether the API server gives such an object the finalizer.
+    async fn is_guarded(&self, path: &Request, object: &Value, finalizer: &str) -> Result<bool> {
         let dry_run = PostParams {
             dry_run: true,
             field_manager: None,
         };
-        wait_for("the admission policies", LIMIT, async || {
-            let task = serde_json::to_vec(&objects::task(&self.namespaces[0], "probe"))?;
-            let request = self.tasks_in(0).create(&dry_run, task)?;
-            let made: Value = self.admin.request(request).await?;
-            let has = made["metadata"]["finalizers"]
-                .as_array()
-                .is_some_and(|all| all.contains(&json!(FINALIZER)));
-            Ok((has == present).then_some(()))
-        })
-        .await
+        let request = path.create(&dry_run, serde_json::to_vec(object)?)?;
+        let made: Value = self.admin.request(request).await?;
+        let finalizers = made["metadata"]["finalizers"].as_array();
+        Ok(finalizers.is_some_and(|all| all.contains(&json!(finalizer))))
     }
 
     /// The namespaces of tasks, which are assigned in rotation.
@@ -251,9 +261,9 @@ impl World {
         task_resource(TaskKind::RenderTask)
     }
 
-    fn tasks_in(&self, turn: usize) -> kube::core::Request {
+    fn tasks_in(&self, turn: usize) -> Request {
         let path = SlimObject::url_path(&Self::resource(), Some(&self.namespaces[turn]));
-        kube::core::Request::new(path)
+        Request::new(path)
     }
 
     /// Whether no hub has left anything of its tasks.
@@ -385,12 +395,17 @@ impl World {
     }
 }
 
-/// The binding of the policy for tasks' finalizers, as of a release that serves all namespaces.
+/// The bindings of the policies that set finalizers, as of a release that serves all namespaces.
 const FINALIZER_EVERYWHERE: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-finalizer}
 spec: {policyName: renderhub-finalizer}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: renderhub-target-finalizer}
+spec: {policyName: renderhub-target-finalizer}
 ";
 
 async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {

@@ -10,12 +10,17 @@ use tokio::sync::OnceCell;
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
-/// Where the policy that sets the finalizer holds, as a release binds it that serves all namespaces.
+/// Where the policies that set finalizers hold, as a release binds them that serves all namespaces.
 pub(crate) const FINALIZER_EVERYWHERE: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-finalizer}
 spec: {policyName: renderhub-finalizer}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: renderhub-target-finalizer}
+spec: {policyName: renderhub-target-finalizer}
 ";
 
 /// The control plane of this test binary, with renderhub's CRDs.

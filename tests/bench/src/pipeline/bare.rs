@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::plan::{FleetPlan, TargetPlan};
-use crate::bare::{Writer, manager};
+use crate::bare::{Writer, manager, sealed};
 use crate::options::Part;
 use crate::{measure, objects, wire};
 
@@ -77,7 +77,7 @@ fn works(plan: FleetPlan, writes: FleetWrites) -> (Vec<Work>, Vec<Work>) {
         target.statuses = resized(target.statuses, wanted);
         if target.statuses.len() > 1 {
             let first = target.statuses.remove(0);
-            early.push(Work::Status(Box::new(status::<Target, _>(
+            early.push(Work::Status(Box::new(sealed_status::<Target, _>(
                 &target.key,
                 &target.uid,
                 &first,
@@ -127,14 +127,17 @@ where
     K: Resource<DynamicType = ()>,
     T: Serialize,
 {
-    let patch = StatusWrite { key, uid, status }.patch();
-    let patch = patch.map_err(kube::core::request::Error::SerializeBody)?;
-    Request::new(K::url_path(&(), Some(&key.namespace))).patch_subresource(
-        "status",
-        &key.name,
-        &manager(),
-        &patch,
-    )
+    StatusWrite { key, uid, status }.patch::<K>()
+}
+
+/// A status of a kind whose statuses are sealed.
+fn sealed_status<K, T>(key: &ObjectKey, uid: &str, status: &T) -> wire::Request
+where
+    K: Resource<DynamicType = ()>,
+    T: Serialize,
+{
+    let sealed = sealed(status).map_err(kube::core::request::Error::SerializeBody)?;
+    self::status::<K, _>(key, uid, &sealed)
 }
 
 /// A change of a Target's metadata.
@@ -181,16 +184,20 @@ impl FleetWriter {
         let version = new_object(&version_key, PIPELINE_BOOTSTRAP, target, &plan.version.1);
         let version: PartialObjectMeta<HydratedTarget> = self.create::<HydratedTarget, _, _>(version).await?;
         for status_before in &plan.statuses {
-            let request = status::<Target, _>(&plan.key, &plan.uid, status_before);
+            let request = sealed_status::<Target, _>(&plan.key, &plan.uid, status_before);
             wire::write(&self.client, request).await?;
         }
         let task_key = ObjectKey::new(&plan.key.namespace, &plan.task.name);
         let task = new_object(&task_key, PIPELINE_BOOTSTRAP, target, &plan.task.spec);
         self.task(task).await?;
         let uid = version.metadata.uid.context("a version without a UID")?;
-        let request = status::<HydratedTarget, _>(&version_key, &uid, &plan.version_status);
+        let request = sealed_status::<HydratedTarget, _>(&version_key, &uid, &plan.version_status);
         wire::write(&self.client, request).await?;
-        wire::write(&self.client, status::<Target, _>(&plan.key, &plan.uid, &last)).await
+        wire::write(
+            &self.client,
+            sealed_status::<Target, _>(&plan.key, &plan.uid, &last),
+        )
+        .await
     }
 
     /// A task from its creation to the end of what was made for it.

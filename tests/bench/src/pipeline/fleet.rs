@@ -73,7 +73,12 @@ impl Fleet<'_> {
             }
         }
         let namespaces = self.world.namespaces();
-        made.extend((0..self.targets).map(|number| target(&namespaces[number % namespaces.len()], number)));
+        made.extend((0..self.targets).map(|number| {
+            objects::target(
+                &namespaces[number % namespaces.len()],
+                &format!("target-{number}"),
+            )
+        }));
         futures::stream::iter(made)
             .map(|object| self.create(object))
             .buffer_unordered(IN_FLIGHT)
@@ -212,10 +217,4 @@ fn release(namespace: &str, number: usize) -> [Value; 3] {
         object("Release", namespace, &name, &release),
         object("Profile", namespace, &name, &profile),
     ]
-}
-
-fn target(namespace: &str, number: usize) -> Value {
-    let registry = json!({"kind": "ClusterRegistry", "name": objects::REGISTRY});
-    let spec = json!({"renderRegistryRef": registry, "userdata": {"site": format!("site-{number}")}});
-    object("Target", namespace, &format!("target-{number}"), &spec)
 }
