@@ -13,12 +13,13 @@ use renderhub::api::RenderTask;
 use renderhub::api::labels::{FIELD_MANAGER, PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
 use renderhub::api::names::TaskKind;
 use renderhub::api::pipeline::{HydratedTarget, Profile, Release, Target, TargetStatus};
-use renderhub::kubernetes::apply::{NewObject, StatusWrite};
+use renderhub::kubernetes::apply::{NewObject, StatusWrite, lean_write};
 use renderhub::kubernetes::object::SlimObject;
 use renderhub::plan::pipeline::decide::NewTask;
 use renderhub::plan::pipeline::object::ObjectKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::plan::{FleetPlan, TargetPlan};
 use crate::bare::{Writer, manager, sealed};
@@ -202,8 +203,10 @@ impl FleetWriter {
 
     /// A task from its creation to the end of what was made for it.
     async fn task<S: Serialize>(&self, new: NewObject<'_, S>) -> Result<()> {
-        let made: SlimObject = self.create::<RenderTask, _, _>(new).await?;
-        let task = made
+        let spec = serde_json::to_value(new.spec)?;
+        let mut made: Value = self.create::<RenderTask, _, _>(new).await?;
+        made["spec"] = spec;
+        let task = serde_json::from_value::<SlimObject>(made)?
             .into_task(TaskKind::RenderTask)
             .context("a task without a UID")?;
         self.tasks.whole_life(task).await
@@ -221,7 +224,7 @@ impl FleetWriter {
         };
         let path = K::url_path(&(), Some(&new.key.namespace));
         let request = Request::new(path).create(&parameters, new.body::<K>()?)?;
-        Ok(self.client.request(request).await?)
+        Ok(self.client.request(lean_write(Ok(request))?).await?)
     }
 }
 
