@@ -2,13 +2,13 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-use crate::api::termination::TerminationReason as Reason;
+use crate::api::termination::TerminationReason as Reported;
 
 use super::job_state::PodKillReason;
 
 /// What to do next, as the end of a sentence that says what happened; without a termination message, by what stopped the pod.
 pub(super) const fn advice(
-    reason: Option<Reason>,
+    reason: Option<Reported>,
     deadline: bool,
     stop: Option<PodKillReason>,
 ) -> &'static str {
@@ -27,45 +27,45 @@ pub(super) const fn advice(
 }
 
 /// No failure has one of the last three reasons.
-const fn of_reason(said: Reason) -> &'static str {
+const fn of_reason(said: Reported) -> &'static str {
     match said {
-        Reason::BadConfig => "correct spec.config in a new task",
-        Reason::InputReplaced => "then make a new task",
-        Reason::ChartTooLarge => "make a new task with less in spec.config",
-        Reason::BadArchive => {
+        Reported::BadConfig => "correct spec.config in a new task",
+        Reported::InputReplaced => "then make a new task",
+        Reported::ChartTooLarge => "make a new task with less in spec.config",
+        Reported::BadArchive => {
             "ask the platform operator to check the image of the renderer class, then make a new task"
         }
-        Reason::BadDestination => {
+        Reported::BadDestination => {
             "make a new task whose repository ends in the chart's name and whose tag is the chart's version"
         }
-        Reason::BadCredentials | Reason::Unauthorized => {
+        Reported::BadCredentials | Reported::Unauthorized => {
             "correct the push Secret, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Reason::CredentialRequired => {
+        Reported::CredentialRequired => {
             "name a push Secret, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Reason::Forbidden => {
+        Reported::Forbidden => {
             "give its account the right to push there, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Reason::TagConflict => "make a new task with another version of the chart",
-        Reason::RegistryUnreachable => {
+        Reported::TagConflict => "make a new task with another version of the chart",
+        Reported::RegistryUnreachable => {
             "check the registry's host, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Reason::RegistryRefused => {
+        Reported::RegistryRefused => {
             "ask the platform operator, who can read the log of the pod, or look into the registry's log; then make a new task"
         }
-        Reason::DigestMismatch => {
+        Reported::DigestMismatch => {
             "do not use what is there, and find out what stands between the pod and the registry, or ask the platform operator to"
         }
-        Reason::RedirectRefused => {
+        Reported::RedirectRefused => {
             "name the host that answers in the end, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Reason::RealmRefused => {
+        Reported::RealmRefused => {
             "name its URL in tokenRealm of the Registry, or for a ClusterRegistry ask the platform operator to; then make a new task"
         }
-        Reason::Internal => {
+        Reported::Internal => {
             "make a new task; if that fails too, ask the platform operator, who can read the log of the pod"
         }
-        Reason::Rendered | Reason::Pushed | Reason::AlreadyExists => "make a new task",
+        Reported::Rendered | Reported::Pushed | Reported::AlreadyExists => "make a new task",
     }
 }
