@@ -59,7 +59,7 @@ async fn targets_with_one_release_in_common_share_its_chart() -> Result<()> {
     Ok(())
 }
 
-/// The first statuses of most give way to the Targets in line, and none is forgotten.
+/// The statuses of most are left while many are on their way, and none is forgotten.
 #[tokio::test]
 async fn each_of_many_targets_says_that_its_charts_are_on_their_way() -> Result<()> {
     let mut scene = Scene::new("crowd").await?;

@@ -38,7 +38,7 @@ use super::work::{PipelineKey, TargetWork, WorkOutcome};
 use super::writes::PipelineWriter;
 
 /// Workers: an API server is saturated at about eight writes in flight.
-const WORKERS: usize = 16;
+pub(super) const WORKERS: usize = 16;
 /// Time in which changes that concern the Targets of a namespace are gathered.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
 /// Keys that are looked at before events are handled again.
@@ -70,8 +70,8 @@ pub struct PipelineController {
     pub(super) refusals: HashMap<ObjectKey, (CreateRefusal, u32)>,
     /// Passes in a row in which a key was worked on.
     pub(super) rounds: HashMap<PipelineKey, u32>,
-    /// When the first status of a Target is written at the latest.
-    pub(super) first_statuses: HashMap<ObjectKey, Instant>,
+    /// When a status that says how far a Target is gets written at the latest.
+    pub(super) progress_due: HashMap<ObjectKey, Instant>,
     workers: JoinSet<WorkOutcome>,
     /// What each worker has, and the shared tasks that it makes.
     running: HashMap<Id, (PipelineKey, Vec<ObjectKey>)>,
@@ -115,7 +115,7 @@ impl PipelineController {
             backoff: Backoff::default(),
             refusals: HashMap::new(),
             rounds: HashMap::new(),
-            first_statuses: HashMap::new(),
+            progress_due: HashMap::new(),
             workers: JoinSet::new(),
             running: HashMap::new(),
             backlog: NamespaceBacklog::default(),
@@ -274,11 +274,11 @@ impl PipelineController {
         let Some(object) = objects.targets.get(key) else {
             return false;
         };
-        let work = TargetWork::new(TargetView { key, object }, decision, objects);
-        if !work.has_work() || self.waits_with_first_status(key, &work) {
+        let mut work = TargetWork::new(TargetView { key, object }, decision, objects);
+        self.leave_progress(key, &mut work);
+        if !work.has_work() {
             return false;
         }
-        self.first_statuses.remove(key);
         let shared = work.shared_tasks();
         self.in_flight.extend(shared.iter().cloned());
         let worker = self.workers.spawn(work.run(self.writer.clone()));

@@ -11,12 +11,12 @@ use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::prune::orphaned;
 use crate::plan::pipeline::version_bytes::early;
 
-use super::controller::{PipelineController, SETTLE};
+use super::controller::{PipelineController, SETTLE, WORKERS};
 use super::namespace_status::Leftovers;
 use super::work::{PipelineKey, TargetWork};
 
-/// Longest that a first status which says only that charts are on their way waits for Targets that are in line.
-const FIRST_STATUS: Duration = Duration::from_secs(10);
+/// Longest that a status which says only how far a Target is waits for other Targets.
+const PROGRESS_STATUS: Duration = Duration::from_secs(30);
 
 impl PipelineController {
     /// Makes due what a change concerns: the Target that it belongs to at once, all else with what follows shortly.
@@ -51,21 +51,23 @@ impl PipelineController {
         self.queue.add_at(&key, Instant::now() + wait);
     }
 
-    /// Whether a status that says no more than that charts are on their way gives way to Targets in line, for which there is more to do:
-    /// mostly the charts are pushed before its time is over, and the write is spared.
-    pub(super) fn waits_with_first_status(&mut self, key: &ObjectKey, work: &TargetWork) -> bool {
-        if self.queue.is_empty() || !work.is_first_progress() {
-            return false;
-        }
+    /// Leaves a status that says no more than how far a Target is while more are in line, or on their way, than there are workers: mostly
+    /// the Target is ready before the time of that status is over, and the write is spared.
+    pub(super) fn leave_progress(&mut self, key: &ObjectKey, work: &mut TargetWork) {
         let now = Instant::now();
-        let due = *self
-            .first_statuses
-            .entry(key.clone())
-            .or_insert(now + FIRST_STATUS);
-        if due > now {
-            self.queue.add_at(&PipelineKey::Target(key.clone()), due);
+        let is_crowded = self.queue.len().max(self.progress_due.len()) > WORKERS;
+        if work.has_progress() && is_crowded {
+            let due = *self
+                .progress_due
+                .entry(key.clone())
+                .or_insert(now + PROGRESS_STATUS);
+            if due > now {
+                self.queue.add_at(&PipelineKey::Target(key.clone()), due);
+                work.leave_status();
+                return;
+            }
         }
-        due > now
+        self.progress_due.remove(key);
     }
 
     /// Makes everything due.

@@ -72,8 +72,8 @@ pub(super) struct TargetWork {
     decision: TargetDecision,
     /// Whether the status differs from the one that is there.
     has_new_status: bool,
-    /// Whether it has no status yet, and the new one says only that its charts are on their way.
-    is_first_progress: bool,
+    /// Whether it is not ready, and the new status says no more than how far it is.
+    is_progress: bool,
     /// The event after the status of a version is written, and the one after that of the Target is.
     reports: [Option<PipelineReport>; 2],
 }
@@ -95,7 +95,7 @@ impl TargetWork {
                 finalizers: object.finalizers,
             },
             has_new_status: decision.status != object.status,
-            is_first_progress: object.status == TargetStatus::default() && is_in_progress(&decision.status),
+            is_progress: is_progress(&object.status, &decision.status),
             reports: [of_version, reports::of_target(&object.status, &decision.status)],
             decision,
         }
@@ -103,12 +103,9 @@ impl TargetWork {
 
     /// Whether there is anything to do.
     pub fn has_work(&self) -> bool {
-        self.has_new_status || self.has_work_besides_status()
-    }
-
-    fn has_work_besides_status(&self) -> bool {
         let decision = &self.decision;
-        decision.new_version.is_some()
+        self.has_new_status
+            || decision.new_version.is_some()
             || decision.version_status.is_some()
             || !decision.new_tasks.is_empty()
             || !decision.old_tasks.is_empty()
@@ -117,9 +114,14 @@ impl TargetWork {
             || decision.finalizer != FinalizerChange::Keep
     }
 
-    /// Whether there is nothing to do but to say for the first time that charts are on their way.
-    pub fn is_first_progress(&self) -> bool {
-        self.is_first_progress && !self.has_work_besides_status()
+    /// Whether there is a status to write that says no more than how far a Target is that is not ready.
+    pub const fn has_progress(&self) -> bool {
+        self.has_new_status && self.is_progress
+    }
+
+    /// Leaves the status for another pass.
+    pub const fn leave_status(&mut self) {
+        self.has_new_status = false;
     }
 
     /// The tasks to be made that other Targets may need too.
@@ -291,8 +293,13 @@ impl TargetWork {
     }
 }
 
-/// Whether a Target is not ready yet, and nothing of it has to be mended.
-fn is_in_progress(status: &TargetStatus) -> bool {
+/// Whether a Target that was not ready is not yet, and nothing of it has to be mended.
+fn is_progress(known: &TargetStatus, new: &TargetStatus) -> bool {
+    let is_new = known.observed_generation.is_none_or(|generation| generation < 0);
+    (is_new || is_pending(known)) && is_pending(new)
+}
+
+fn is_pending(status: &TargetStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| {
         condition.type_ == ConditionType::Ready.as_str() && condition.reason == Reason::Pending.as_str()
@@ -318,48 +325,76 @@ mod tests {
     use crate::plan::pipeline::conditions::Verdict;
     use crate::plan::task::finalizer_summary::FinalizerSummary;
 
-    fn work(known: &TargetStatus, reason: Reason, old_tasks: usize) -> TargetWork {
-        let mut decision = TargetDecision::default();
+    fn status(reason: Reason) -> TargetStatus {
         let ready = Verdict::bad(reason, "what there is to say").of(ConditionType::Ready);
+        let mut status = TargetStatus {
+            observed_generation: Some(1),
+            ..TargetStatus::default()
+        };
         merge(
-            &mut decision.status.conditions,
+            &mut status.conditions,
             &[ready],
             &[],
             Some(1),
             Timestamp::UNIX_EPOCH,
         );
-        let seen = || (ObjectKey::new("team-a", "old"), "uid".to_owned());
-        decision.old_tasks.extend((0..old_tasks).map(|_| seen()));
-        TargetWork {
-            target: SeenTarget {
-                key: ObjectKey::new("team-a", "edge"),
-                uid: "uid".to_owned(),
-                version: 1,
-                finalizers: FinalizerSummary::default(),
-            },
-            has_new_status: true,
-            is_first_progress: *known == TargetStatus::default() && is_in_progress(&decision.status),
-            reports: [None, None],
-            decision,
+        status
+    }
+
+    /// What the API server gives a new Target.
+    fn unseen() -> TargetStatus {
+        TargetStatus {
+            observed_generation: Some(-1),
+            ..TargetStatus::default()
         }
     }
 
     #[test]
-    fn only_a_first_status_that_names_nothing_to_mend_may_wait() {
-        let none = TargetStatus::default();
-        let some = TargetStatus {
-            observed_generation: Some(1),
-            ..TargetStatus::default()
-        };
-        for (known, reason, old_tasks, may_wait) in [
-            (&none, Reason::Pending, 0, true),
-            (&some, Reason::Pending, 0, false),
-            (&none, Reason::NoReleaseBindings, 0, false),
-            (&none, Reason::Pending, 1, false),
+    fn only_a_status_that_says_how_far_a_target_is_may_wait() {
+        use Reason::{Failed, NoReleaseBindings, Pending, Ready};
+        for (known, new, may_wait) in [
+            (None, Pending, true),
+            (Some(Pending), Pending, true),
+            (Some(Ready), Pending, false),
+            (Some(Failed), Pending, false),
+            (None, NoReleaseBindings, false),
+            (Some(Pending), Failed, false),
+            (Some(Pending), Ready, false),
         ] {
-            let work = work(known, reason, old_tasks);
-            assert!(work.has_work());
-            assert_eq!(work.is_first_progress(), may_wait, "{reason:?}");
+            let known_status = known.map_or_else(unseen, status);
+            assert_eq!(
+                is_progress(&known_status, &status(new)),
+                may_wait,
+                "{known:?} {new:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_work_without_its_status_is_done() {
+        for (old_tasks, is_left) in [(0, false), (1, true)] {
+            let mut decision = TargetDecision {
+                status: status(Reason::Pending),
+                ..TargetDecision::default()
+            };
+            let seen = || (ObjectKey::new("team-a", "old"), "uid".to_owned());
+            decision.old_tasks.extend((0..old_tasks).map(|_| seen()));
+            let mut work = TargetWork {
+                target: SeenTarget {
+                    key: ObjectKey::new("team-a", "edge"),
+                    uid: "uid".to_owned(),
+                    version: 1,
+                    finalizers: FinalizerSummary::default(),
+                },
+                has_new_status: true,
+                is_progress: true,
+                reports: [None, None],
+                decision,
+            };
+            assert!(work.has_progress() && work.has_work());
+            work.leave_status();
+            assert!(!work.has_progress());
+            assert_eq!(work.has_work(), is_left);
         }
     }
 }

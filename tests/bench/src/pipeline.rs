@@ -18,7 +18,7 @@ use renderhub::api::RenderTask;
 use renderhub_harness::{Hub, wait_for};
 
 pub use bare::{FleetWrites, run as run_bare};
-use fleet::{Fleet, OneChanged, WATCHED, all};
+use fleet::{Fleet, OneChanged, WATCHED, all, until_garbage_is_collected};
 use report::Figures;
 
 use crate::audit::Requests;
@@ -108,7 +108,9 @@ pub async fn measure(options: &Options) -> Result<()> {
 }
 
 async fn world(options: &Options) -> Result<World> {
-    World::start_with(options, true, rights::hub_with_pipeline).await
+    let world = World::start_with(options, true, rights::hub_with_pipeline).await?;
+    until_garbage_is_collected(&world).await?;
+    Ok(world)
 }
 
 fn fleet<'w>(world: &'w World, options: &Options) -> Fleet<'w> {

@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use renderhub::api::conditions::{ConditionType, is_true};
-use renderhub::api::pipeline::{ComponentVersion, HydratedTarget, Profile, Release, Target};
+use renderhub::api::pipeline::{Component, ComponentVersion, HydratedTarget, Profile, Release, Target};
 use renderhub_harness::progress::Progress;
 use renderhub_harness::wait_for;
 use serde::de::DeserializeOwned;
@@ -57,6 +57,33 @@ where
         .list(&ListParams::default())
         .await?
         .items)
+}
+
+/// Waits until the garbage collector watches renderhub's kinds, which it looks for twice a minute: otherwise it lists all objects of a
+/// fleet, and gets all their owners, in the middle of a run.
+///
+/// # Errors
+/// If it takes too long.
+pub async fn until_garbage_is_collected(world: &World) -> Result<()> {
+    let _progress = Progress::start("the garbage collector learns of the kinds".to_owned());
+    let (namespace, name) = (&world.namespaces()[0], "garbage");
+    let mut garbage = object(
+        "Component",
+        namespace,
+        name,
+        &json!({"scheme": "https", "registry": "registry.test", "repository": "charts"}),
+    );
+    garbage["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "renderhub.dev/v1alpha1", "kind": "Component", "name": "gone", "uid": "gone"},
+    ]);
+    let api: Api<Component> = Api::namespaced(world.admin.clone(), namespace);
+    api.create(&PostParams::default(), &serde_json::from_value(garbage)?)
+        .await?;
+    wait_for("garbage to be collected", LIMIT, async || {
+        tokio::time::sleep(PAUSE).await;
+        Ok(api.get_metadata_opt(name).await?.is_none().then_some(()))
+    })
+    .await
 }
 
 impl Fleet<'_> {
