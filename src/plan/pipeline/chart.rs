@@ -17,6 +17,8 @@ use super::resolution::AcceptedRelease;
 
 /// Salts of the hash in a release chart's version: the first is none, and each other follows on a tag that holds other bytes.
 pub const SALTS: u32 = 4;
+/// What the tags of all charts begin with; a number follows.
+const TAG_PREFIX: &str = "v0.0.";
 
 /// A chart that should be in the registry, and the task that renders it.
 #[derive(Clone, Debug)]
@@ -91,7 +93,7 @@ pub fn chart_again(
 #[must_use]
 pub fn is_made_of(version: &str, made_of: &ReleaseConfig) -> bool {
     let generation = version
-        .strip_prefix("v0.0.")
+        .strip_prefix(TAG_PREFIX)
         .and_then(|rest| rest.split_once("-h"));
     let Some(generation) = generation.and_then(|(number, _)| number.parse().ok()) else {
         return false;
@@ -120,7 +122,7 @@ fn release_version(config: &ReleaseConfig, generation: i64, salt: u32) -> String
     } else {
         content_hash(&(salt, config))
     };
-    format!("v0.0.{generation}-h{}", short(&hash))
+    format!("{TAG_PREFIX}{generation}-h{}", short(&hash))
 }
 
 /// Where the chart of a Release is, and under which version.
@@ -262,7 +264,13 @@ pub fn bootstrap_repository(target: &ObjectKey, destination: &RenderDestination)
 /// The tag of a Target's bootstrap chart.
 #[must_use]
 pub fn bootstrap_tag(version: i64) -> String {
-    format!("v0.0.{version}")
+    format!("{TAG_PREFIX}{version}")
+}
+
+/// The version with this tag.
+#[must_use]
+pub fn bootstrap_number(tag: &str) -> Option<i64> {
+    tag.strip_prefix(TAG_PREFIX)?.parse().ok()
 }
 
 /// Whether a repository is one of a Target's bootstrap chart, beneath whatever prefix.

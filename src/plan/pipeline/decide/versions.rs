@@ -9,7 +9,9 @@ use super::releases::BundledReleases;
 use crate::api::RegistryKind;
 use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedRegistry, HydratedTargetSpec, HydratedTargetStatus, RenderRegistryKind};
-use crate::plan::pipeline::chart::{bootstrap_chart, bootstrap_repository, bootstrap_task_prefix};
+use crate::plan::pipeline::chart::{
+    bootstrap_chart, bootstrap_number, bootstrap_repository, bootstrap_task_prefix,
+};
 use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::history::{
@@ -156,9 +158,17 @@ impl Draft<'_> {
         let newest_number = newest.map(|newest| newest.version);
         let is_first = recorded.or(newest_number).is_none();
         let others = is_first.then(|| newest_of_name(&self.input.objects.hydrated_targets, key));
-        let number = next_version(newest_number, recorded, others.flatten(), object.created);
+        let number = next_version(newest_number, recorded, others.flatten(), object.created)
+            .max(self.newest_of_tasks().map_or(0, |newest| newest + 1));
         content.changes = changes(newest, &content);
         self.make_version(content, number, destination)
+    }
+
+    /// The newest number that a task of the Target has: its version may be gone before a status recorded it.
+    fn newest_of_tasks(&self) -> Option<i64> {
+        let own = own_tasks(self.input.target.key, self.input.objects);
+        own.filter_map(|(_, task)| bootstrap_number(&task.chart.tag))
+            .max()
     }
 
     /// Makes a version with a number that none had before, and asks for its chart in the same pass: the version is written first.

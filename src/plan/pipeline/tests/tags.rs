@@ -12,7 +12,19 @@ fn a_number_of_a_version_is_used_once_whatever_becomes_of_the_version() {
     world.succeed();
     let (_, first) = world.step("edge").new_version.unwrap();
     world.objects.hydrated_targets.clear();
+    let mut unrecorded = world.clone();
     let (_, second) = world.step("edge").new_version.unwrap();
+    assert_eq!(second.version, first.version + 1);
+    // Where the status of the Target was left, the task of the version says its number.
+    let edge = key("edge");
+    unrecorded
+        .objects
+        .targets
+        .get_mut(&edge)
+        .unwrap()
+        .status
+        .newest_version = None;
+    let (_, second) = unrecorded.step("edge").new_version.unwrap();
     assert_eq!(second.version, first.version + 1);
 }
 
