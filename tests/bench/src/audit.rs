@@ -110,6 +110,13 @@ impl Requests {
         of_tasks.map(|(_, count)| count).sum()
     }
 
+    /// Counts those of another run too.
+    pub fn add_counts(&mut self, other: &Self) {
+        for (action, count) in &other.counts {
+            *self.counts.entry(action.clone()).or_default() += count;
+        }
+    }
+
     /// How many there are of a verb and resource.
     pub fn count(&self, action: &str) -> usize {
         self.counts.get(action).copied().unwrap_or_default()

@@ -61,7 +61,7 @@ impl Figures {
             "releases": self.releases,
             "namespaces": self.namespaces,
             "load_before": self.load_before,
-            "tasks_for_fleet": hub.made.tasks,
+            "tasks_for_fleet": hub.tasks.len(),
             "fleet_ratio": self.ratio(),
             "fleet_over_by_hand": self.over_by_hand(),
             "one_release_changed": hub.changed.requests,
@@ -77,13 +77,13 @@ impl Figures {
 
     fn rows(&self) -> Vec<Row> {
         let hub = &self.hub;
-        let (tasks, wanted) = (number(hub.made.tasks), number(self.wanted_tasks()));
+        let (tasks, wanted) = (number(hub.tasks.len()), number(self.wanted_tasks()));
         let whole = |count: usize| count.to_string();
         let (ratio, over) = (self.ratio(), self.over_by_hand());
         let changed = hub.changed.requests;
         let (others, idle) = (hub.changed.others_written, hub.idle_writes);
         vec![
-            Row::new("tasks for the fleet", whole(hub.made.tasks)).at_most(TASKS * wanted, tasks, ""),
+            Row::new("tasks for the fleet", whole(hub.tasks.len())).at_most(TASKS * wanted, tasks, ""),
             Row::new("fleet, tasks/s: hub, bare, by hand", self.rates()),
             Row::new("hub's pace as a part of the bare writer's", format!("{ratio:.2}")).at_least(
                 FLEET_RATIO,
