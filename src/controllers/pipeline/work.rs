@@ -293,10 +293,11 @@ impl TargetWork {
     }
 }
 
-/// Whether a Target that was not ready is not yet, and nothing of it has to be mended.
+/// Whether a Target that was not ready is not yet, and nothing of it has to be mended. Since when a Release is leaving is no progress:
+/// its time runs from the status.
 fn is_progress(known: &TargetStatus, new: &TargetStatus) -> bool {
     let is_new = known.observed_generation.is_none_or(|generation| generation < 0);
-    (is_new || is_pending(known)) && is_pending(new)
+    (is_new || is_pending(known)) && is_pending(new) && known.leaving == new.leaving
 }
 
 fn is_pending(status: &TargetStatus) -> bool {
@@ -318,10 +319,12 @@ const fn refusal(error: CallError) -> Option<CreateRefusal> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
     use crate::api::conditions::merge;
+    use crate::api::pipeline::LeavingRelease;
     use crate::plan::pipeline::conditions::Verdict;
     use crate::plan::task::finalizer_summary::FinalizerSummary;
 
@@ -368,6 +371,13 @@ mod tests {
                 "{known:?} {new:?}"
             );
         }
+        let mut leaving = status(Pending);
+        leaving.leaving.push(LeavingRelease {
+            unique_name: "shop".to_owned(),
+            since: Time(Timestamp::UNIX_EPOCH),
+        });
+        assert!(!is_progress(&status(Pending), &leaving));
+        assert!(is_progress(&leaving, &leaving.clone()));
     }
 
     #[test]
