@@ -400,8 +400,8 @@ fn a_planted_word_is_found() {
 #[rustfmt::skip]
 const DECIDES_WHO: &[&str] = &[
     "remote/connection/checks.rs", "remote/connection/session.rs", "remote/client.rs", "remote/tls.rs", "controllers/tasks/reconciler/remote.rs",
-    "remote/kubeconfig/mod.rs", "plan/task/adoption.rs", "plan/platform/catalog.rs", "plan/platform/reference_grants.rs", "plan/remote/kubeconfig_fault.rs", "plan/remote/placement.rs", "plan/task/pod.rs",
-    "plan/platform/registry.rs", "plan/task/status_seal.rs", "plan/remote/site.rs", "plan/platform/tenancy.rs", "plan/task/tenant.rs", "kubernetes/tenant/mod.rs",
+    "remote/kubeconfig.rs", "plan/task/adoption.rs", "plan/platform/catalog.rs", "plan/platform/reference_grants.rs", "plan/remote/kubeconfig_fault.rs", "plan/remote/placement.rs", "plan/task/pod.rs",
+    "plan/platform/registry.rs", "plan/task/status_seal.rs", "plan/remote/site.rs", "plan/platform/tenancy.rs", "plan/task/tenant.rs", "kubernetes/tenant.rs",
 ];
 
 /// The lint that is on there.
@@ -465,6 +465,7 @@ fn check(path: &Path, text: &str) -> Vec<String> {
     let module = module_of(path);
     let scan = Scan::of(&module, text);
     let mut problems = long_file(text);
+    problems.extend(misnamed(path));
     problems.extend(scan.problems);
     let name = module.join("::");
     problems.extend(forbidden(&name, &scan.imports));
@@ -473,6 +474,13 @@ fn check(path: &Path, text: &str) -> Vec<String> {
         .into_iter()
         .map(|problem| format!("src/{}: {problem}", path.display()))
         .collect()
+}
+
+/// A module is a file beside its folder; only a room is a `mod.rs` in it.
+fn misnamed(path: &Path) -> Option<String> {
+    let is_room = path.iter().count() == 2;
+    (path.ends_with("mod.rs") && !is_room)
+        .then(|| "only a room has a mod.rs; call the file after its folder".to_owned())
 }
 
 /// Path of the module that a file holds.
@@ -559,6 +567,7 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("bin/renderer.rs", "use renderhub::controllers;", "a door to the renderer alone"),
     ("bin/other.rs", "fn main() {}", "module bin::other is unknown"),
     ("helpers.rs", "fn f() {}", "add it to MODULES"),
+    ("plan/task/mod.rs", "fn f() {}", "only a room has a mod.rs"),
     ("plan/task.rs", "fn f() { Some(1).unwrap(); }", "unwrap"),
     ("plan/task.rs", "// TODO later\nfn f() {}", "line 1: TODO"),
     ("plan/task.rs", "fn f(", "is no Rust"),

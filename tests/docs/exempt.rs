@@ -81,7 +81,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/verification/verifications.rs BROKEN",
         "controllers/tasks/controller/answers.rs ASKED",
         "controllers/tasks/controller/metrics_update.rs LOOK",
-        "controllers/clusters/mod.rs FOREVER",
+        "controllers/clusters.rs FOREVER",
         "controllers/clusters/status.rs RETRY",
         "controllers/clusters/kubeconfig_watcher.rs MIN_WATCH_TIME",
         "controllers/tasks/index/jobs.rs SOON",
