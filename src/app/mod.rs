@@ -210,9 +210,9 @@ mod tests {
         // How long the event takes, and when the Lease is released.
         for (takes, released) in [(LAST_EVENTS / 2, LAST_EVENTS / 2), (2 * LAST_EVENTS, LAST_EVENTS)] {
             let begin = Instant::now();
-            let (tell, reported) = oneshot::channel();
+            let (sender, reported) = oneshot::channel();
             let end = async move {
-                _ = tell.send(begin.elapsed());
+                _ = sender.send(begin.elapsed());
                 LeaseError::Stopped
             };
             ending(sleep(takes), end).await.unwrap();

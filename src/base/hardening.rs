@@ -26,10 +26,10 @@ pub fn protect_memory() -> Result<(), HardeningError> {
 }
 
 /// Reports the place of a panic and nothing else: its text may hold input.
-pub fn silence_panics(tell: impl Fn(&str) + Send + Sync + 'static) {
+pub fn silence_panics(report: impl Fn(&str) + Send + Sync + 'static) {
     panic::set_hook(Box::new(move |info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        tell(&place);
+        report(&place);
     }));
 }
 

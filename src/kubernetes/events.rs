@@ -429,9 +429,9 @@ mod tests {
     #[test]
     fn a_note_says_what_happened_and_ends_in_the_page_of_its_reason() {
         for reason in Reason::ALL {
-            for told in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
+            for text in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
                 let notice = EventMessage {
-                    note: told.clone(),
+                    note: text.clone(),
                     ..notice("team", 0, *reason)
                 };
                 let note = event(&notice).note.unwrap();
@@ -440,7 +440,7 @@ mod tests {
                 assert_eq!(note.ends_with(&page), !reason.is_good(), "{note}");
                 let first = note.trim_end_matches(&page);
                 assert!(
-                    first == told || told.len() > 900 && told.starts_with(first.trim_end_matches("...")),
+                    first == text || text.len() > 900 && text.starts_with(first.trim_end_matches("...")),
                     "{note}"
                 );
                 assert!(first.len() > 800 || first == "for people", "{note}");
@@ -470,7 +470,7 @@ mod tests {
                 continue;
             };
             let reported = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
-            assert!(second - reported <= 1, "told in {reported}, sent in {second}");
+            assert!(second - reported <= 1, "recorded in {reported}, sent in {second}");
         }
         let loud = of(&all, "loud", Reason::JobFailed).len();
         assert!((25 + 59 * 5 - 70..=25 + 60 * 5).contains(&(loud + 60)), "{loud}");

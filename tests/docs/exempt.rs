@@ -34,7 +34,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "app/unserved_namespaces.rs PAUSE",
         "plan/remote/cluster_status.rs PAUSE",
         "plan/remote/cluster_status.rs STALE",
-        "plan/remote/health/timing.rs ConnectionTiming::beat",
+        "plan/remote/health/timing.rs ConnectionTiming::tick",
         "plan/lease/timing.rs RENEW_EVERY",
         "plan/lease/timing.rs LOOK_AGAIN",
         "plan/lease/timing.rs STANDBY_LOOK",

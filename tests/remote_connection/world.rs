@@ -83,7 +83,7 @@ pub struct World {
 pub fn timing() -> ConnectionTiming {
     ConnectionTiming {
         probe_every: Duration::from_millis(500),
-        beat: Duration::from_millis(25),
+        tick: Duration::from_millis(25),
         origin: std::time::Instant::now(),
         misses: 5,
         unanswered: 3,

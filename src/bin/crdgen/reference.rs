@@ -125,7 +125,7 @@ impl Page {
         if let Some(pattern) = &schema.pattern {
             all.push(self.pattern(pattern));
         }
-        if let Some((pattern, message)) = told_pattern(schema) {
+        if let Some((pattern, message)) = explained_pattern(schema) {
             all.push(format!("{message} ({})", self.pattern(pattern)));
         }
         if let Some(element) = element(schema).filter(|e| e.properties.is_none()) {
@@ -157,7 +157,7 @@ impl Page {
 }
 
 /// A pattern with a message.
-fn told_pattern(schema: &JSONSchemaProps) -> Option<(&str, &str)> {
+fn explained_pattern(schema: &JSONSchemaProps) -> Option<(&str, &str)> {
     let mut rules = schema.x_kubernetes_validations.iter().flatten();
     rules.find_map(|rule| {
         let pattern = rule.rule.strip_prefix("self.matches(r'")?.strip_suffix("')")?;
@@ -206,7 +206,7 @@ fn collect<'a>(path: &str, node: &'a JSONSchemaProps, fields: &mut Vec<Field<'a>
             format!("`{path}`: ")
         };
         // A pattern is shown with its field.
-        if told_pattern(node).is_some_and(|(_, message)| Some(message) == rule.message.as_deref()) {
+        if explained_pattern(node).is_some_and(|(_, message)| Some(message) == rule.message.as_deref()) {
             continue;
         }
         let text = rule.message.as_ref().unwrap_or(&rule.rule);

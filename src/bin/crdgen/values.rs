@@ -38,7 +38,7 @@ Values whose default or meaning is another than in the release before this one. 
 struct Change {
     value: String,
     #[serde(rename = "change")]
-    told: String,
+    text: String,
     /// Whether the chart has it no more.
     #[serde(default)]
     gone: bool,
@@ -84,14 +84,14 @@ pub fn readme(text: &str, changes: &str) -> Result<String, Box<dyn Error>> {
         return Err(format!("values without a comment: {}", missing.join(", ")).into());
     }
     out.push_str(CHANGED);
-    out.push_str(&told(serde_saphyr::from_str(changes)?, &values)?);
+    out.push_str(&changed_values(serde_saphyr::from_str(changes)?, &values)?);
     Ok(out.trim_end().to_owned() + "\n")
 }
 
 /// A row for each change.
-fn told(changes: Vec<Change>, values: &Value) -> Result<String, Box<dyn Error>> {
+fn changed_values(changes: Vec<Change>, values: &Value) -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
-    for Change { value, told, gone } in changes {
+    for Change { value, text, gone } in changes {
         let is_there = values.pointer(&format!("/{}", value.replace('.', "/"))).is_some();
         if is_there == gone {
             let wrong = if gone {
@@ -101,7 +101,7 @@ fn told(changes: Vec<Change>, values: &Value) -> Result<String, Box<dyn Error>> 
             };
             return Err(format!("{value} is said to {wrong}").into());
         }
-        writeln!(out, "| `{value}` | {} |", told.replace('|', "\\|"))?;
+        writeln!(out, "| `{value}` | {} |", text.replace('|', "\\|"))?;
     }
     Ok(out)
 }

@@ -219,7 +219,7 @@ mod tests {
         assert!(store.is_overfull("a"));
         let kept = store.objects.release_bindings.len();
         assert!(kept <= OBJECTS_OF_NAMESPACE / 2_048, "{kept}");
-        assert!(store.overfull.refused.len() == 1, "one of them is told of");
+        assert!(store.overfull.refused.len() == 1, "one of them is known");
     }
 
     #[test]
@@ -245,12 +245,15 @@ mod tests {
                 "{name}"
             );
         }
-        let told: Vec<_> = store
+        let reported: Vec<_> = store
             .overfull
             .refused
             .iter()
             .map(|(kind, key, _)| (*kind, key.name.as_str()))
             .collect();
-        assert_eq!(told, [("Target", "one"), ("Target", "two"), ("Target", "three")]);
+        assert_eq!(
+            reported,
+            [("Target", "one"), ("Target", "two"), ("Target", "three")]
+        );
     }
 }

@@ -169,13 +169,13 @@ impl TargetWork {
     async fn update(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
         if let Some(pushed) = &self.decision.version_status {
             writer.write_version(pushed, written).await?;
-            self.tell(writer, self.reports[0].as_ref());
+            self.record(writer, self.reports[0].as_ref());
         }
         if self.has_new_status {
             writer
                 .write_target(&self.target, &self.decision.status, written)
                 .await?;
-            self.tell(writer, self.reports[1].as_ref());
+            self.record(writer, self.reports[1].as_ref());
         }
         for record in &self.decision.records {
             writer.write_version(record, written).await?;
@@ -187,8 +187,8 @@ impl TargetWork {
         self.release(writer, written).await
     }
 
-    /// Tells of the Target what just came true of it.
-    fn tell(&self, writer: &PipelineWriter, report: Option<&PipelineReport>) {
+    /// Records an event about the Target.
+    fn record(&self, writer: &PipelineWriter, report: Option<&PipelineReport>) {
         if let Some(report) = report {
             let seen = (self.target.key.clone(), self.target.uid.clone());
             writer.record("Target", &seen, report);
@@ -251,7 +251,7 @@ impl TargetWork {
             "a version of a Target was made"
         );
         written.push(Written::Version(key, uid, Box::new(spec.clone())));
-        self.tell(writer, Some(&reports::of_new_version(spec)));
+        self.record(writer, Some(&reports::of_new_version(spec)));
         Ok(())
     }
 

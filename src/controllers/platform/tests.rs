@@ -79,7 +79,7 @@ fn who_was_slower_than_another_hub_writes_again_once_it_has_seen_what_that_one_w
     let check = |store: &KindStore<ClusterRegistry>| store.get("main").unwrap().check();
     store.take(registry("1", (1, 5), &[]));
     store.failed("main", CallError::Timeout);
-    assert_eq!(check(&store), Ok(()), "nobody else wrote, as far as is known");
+    assert_eq!(check(&store), Ok(()), "no other client wrote, as far as is known");
     store.failed("main", CallError::Conflict);
     store.take(registry("1", (1, 4), &[]));
     assert_eq!(
@@ -196,7 +196,7 @@ async fn only_a_namespace_that_is_listed_and_another_one_changes_anything() {
     };
     assert_eq!(see("team-a", "1"), (true, 1));
     assert_eq!(see("team-a", "1"), (false, 0), "it was only relabelled");
-    assert_eq!(see("team-b", "1"), (false, 0), "nobody lists it");
+    assert_eq!(see("team-b", "1"), (false, 0), "no registry names it");
     assert_eq!(see("team-a", "2"), (true, 1));
 }
 
@@ -244,13 +244,13 @@ async fn a_policy_counts_from_the_next_catalog_on_and_one_that_cannot_be_decoded
 }
 
 /// A written status with the version that it was written over, and the catalog at that time.
-type Told = (Value, Option<Arc<Catalog>>);
+type ReportedCatalog = (Value, Option<Arc<Catalog>>);
 
 /// An API server that answers every write, and records the catalog at that time.
 #[derive(Clone)]
 struct Server {
     published: watch::Receiver<PublishedCatalog>,
-    reported: mpsc::Sender<Told>,
+    reported: mpsc::Sender<ReportedCatalog>,
     refuses: Arc<AtomicBool>,
 }
 
@@ -283,7 +283,11 @@ impl Service<http::Request<Body>> for Server {
 }
 
 /// A controller with such a server and a namespace that its registry lists; the recorded writes, and whether the server refuses.
-fn served() -> (CatalogController, mpsc::Receiver<Told>, Arc<AtomicBool>) {
+fn served() -> (
+    CatalogController,
+    mpsc::Receiver<ReportedCatalog>,
+    Arc<AtomicBool>,
+) {
     let (reported, received) = mpsc::channel();
     let (out, published) = watch::channel(None);
     let refuses = Arc::new(AtomicBool::new(false));

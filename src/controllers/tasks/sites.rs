@@ -465,7 +465,7 @@ mod tests {
             sites.transition(&own(), SiteState::Up, at(0)),
             SiteTransition::Nothing
         );
-        assert!(sites.known(&own()).is_none(), "nobody asked for it");
+        assert!(sites.known(&own()).is_none(), "no task asked for it");
         let site = sites.intern(own(), at(0));
         assert!(sites.add_task(&site, &task));
         assert!(

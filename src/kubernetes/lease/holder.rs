@@ -30,7 +30,7 @@ impl LeaseClient {
     ) -> Result<LeaseHolder, LeaseError> {
         let machine = LeaseStateMachine::new(claim, Instant::now());
         let mut held = LeaseHolder::new(self, machine, state);
-        let (mut is_told, mut is_warned) = (false, false);
+        let (mut is_logged, mut is_warned) = (false, false);
         while !held.is_active() {
             held.step(stop).await?;
             let future_conflicts = held.future_conflicts();
@@ -40,7 +40,7 @@ impl LeaseClient {
                 tracing::warn!(found, fix, "not ready to take over from the instance that works");
             }
             let waits_for = held.waits_for();
-            if !waits_for.is_empty() && !std::mem::replace(&mut is_told, true) {
+            if !waits_for.is_empty() && !std::mem::replace(&mut is_logged, true) {
                 log_conflicts(&waits_for);
             }
         }

@@ -65,7 +65,7 @@ where
     endless_with(api, config, metrics, name, |_| ())
 }
 
-/// The same, with each of its errors passed to `heard`.
+/// The same, with each of its errors passed to `received`.
 pub(super) fn endless_with<K>(
     api: Api<K>,
     config: Config,
@@ -166,19 +166,19 @@ mod tests {
 
     #[test]
     fn every_event_is_sent_on_and_foreign_objects_are_not() {
-        let tell = |event: Event<ConfigMap>| {
+        let shown = |event: Event<ConfigMap>| {
             let task = |o: &ConfigMap| task_of(&o.metadata);
             change(event, |o| task(&o), task).map(|change| format!("{change:?}"))
         };
         let (own, foreign) = (json!({"renderhub.dev/task-uid": "t1"}), json!({"app": "x"}));
         let is = |text: &str| Some(text.to_owned());
-        assert_eq!(tell(Event::Init), is("Restart"));
-        assert_eq!(tell(Event::InitDone), is("Synced"));
-        assert_eq!(tell(Event::InitApply(object(&own))), is("Seen(TaskUid(\"t1\"))"));
-        assert_eq!(tell(Event::Apply(object(&own))), is("Seen(TaskUid(\"t1\"))"));
-        assert_eq!(tell(Event::Delete(object(&own))), is("Gone(TaskUid(\"t1\"))"));
+        assert_eq!(shown(Event::Init), is("Restart"));
+        assert_eq!(shown(Event::InitDone), is("Synced"));
+        assert_eq!(shown(Event::InitApply(object(&own))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(shown(Event::Apply(object(&own))), is("Seen(TaskUid(\"t1\"))"));
+        assert_eq!(shown(Event::Delete(object(&own))), is("Gone(TaskUid(\"t1\"))"));
         for event in [Event::InitApply, Event::Apply, Event::Delete] {
-            assert_eq!(tell(event(object(&foreign))), None);
+            assert_eq!(shown(event(object(&foreign))), None);
         }
     }
 

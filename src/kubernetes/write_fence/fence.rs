@@ -187,7 +187,7 @@ pub(crate) mod tests {
         assert_eq!(
             WriteFence::default().admit(),
             Err(FenceClosed),
-            "nobody claimed anything yet"
+            "no instance claimed anything yet"
         );
         let (gate, renewed) = with_claim();
         assert_eq!(gate.admit(), Ok(()));

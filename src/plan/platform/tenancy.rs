@@ -39,14 +39,14 @@ impl TenancyPolicy {
             return Ok(());
         }
         self.refused_host(spec).map_or(Ok(()), |(what, host)| {
-            let told = match host.parse::<RegistryHost>() {
+            let shown_host = match host.parse::<RegistryHost>() {
                 Ok(host) if !crosses => host.as_str().to_owned(),
                 _ => "this host".to_owned(),
             };
             Err(Refusal::new(
                 Reason::RegistryNotAllowed,
                 format!(
-                    "the platform does not let tasks {what} {told} by a registry of their own; make a new task that names a \
+                    "the platform does not let tasks {what} {shown_host} by a registry of their own; make a new task that names a \
                      ClusterRegistry, or ask the platform operator to add the host to tenancy.ownRegistries.hosts"
                 ),
             ))
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_host_and_whom_to_ask_but_nothing_of_another_namespace() {
         let task = task_of(spec_with(json!({})));
-        let told = |crosses| {
+        let refusal_of = |crosses| {
             let refusal = TenancyPolicy::default()
                 .vet(&task, &registry("r.example.com:5000", &json!(null)), crosses)
                 .unwrap_err();
@@ -276,8 +276,8 @@ mod tests {
             );
             refusal.message
         };
-        assert!(told(false).contains("r.example.com:5000"));
-        assert!(!told(true).contains("r.example.com"));
+        assert!(refusal_of(false).contains("r.example.com:5000"));
+        assert!(!refusal_of(true).contains("r.example.com"));
         let mut platforms = task;
         platforms.id.kind = TaskKind::ClusterRenderTask;
         let found = TenancyPolicy::default().vet(&platforms, &registry("r", &json!(null)), false);

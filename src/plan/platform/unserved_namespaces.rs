@@ -229,15 +229,15 @@ mod tests {
             let now = begin + Duration::from_secs(second);
             watchman.observe(records, &set(&[]), now, now, GRACE)
         };
-        let beats = |second: i64| record("a-0", "team-a", "", "x", second);
-        assert_eq!(look(0, &[beats(0)]), set(&[]));
-        assert_eq!(look(60, &[beats(60)]), set(&[]));
+        let renewed = |second: i64| record("a-0", "team-a", "", "x", second);
+        assert_eq!(look(0, &[renewed(0)]), set(&[]));
+        assert_eq!(look(60, &[renewed(60)]), set(&[]));
         // Killed: the record stays as it is, and counts as gone after its duration.
-        assert_eq!(look(120, &[beats(60)]), set(&[]));
-        assert_eq!(look(400, &[beats(60)]), set(&[]));
-        assert_eq!(look(421, &[beats(60)]), set(&["team-a"]));
+        assert_eq!(look(120, &[renewed(60)]), set(&[]));
+        assert_eq!(look(400, &[renewed(60)]), set(&[]));
+        assert_eq!(look(421, &[renewed(60)]), set(&["team-a"]));
         // Back, and away again: it counts from the beginning.
-        assert_eq!(look(480, &[beats(480)]), set(&[]));
+        assert_eq!(look(480, &[renewed(480)]), set(&[]));
         let released = record("a-0", "team-a", "", "", 500);
         assert_eq!(look(540, std::slice::from_ref(&released)), set(&[]));
         assert_eq!(look(839, std::slice::from_ref(&released)), set(&[]));

@@ -65,7 +65,7 @@ fn texts(held: &[(TenantSubject, RestrictedPermission)]) -> Vec<String> {
     }
     by_subject
         .iter()
-        .map(|(subject, rights)| format!("{} may {}", subject.told(), some_of(rights)))
+        .map(|(subject, rights)| format!("{} may {}", subject.shown_name(), some_of(rights)))
         .collect()
 }
 

@@ -130,7 +130,7 @@ impl TenantSubject {
         self.groups.iter().map(|group| Self::group(group)).collect()
     }
 
-    pub(super) fn told(&self) -> String {
+    pub(super) fn shown_name(&self) -> String {
         let name = self.user.as_ref().or(self.groups.first());
         shown(name.map_or("", String::as_str))
     }

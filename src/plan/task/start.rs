@@ -112,11 +112,11 @@ fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileS
         // moment.
         JobSiteState::Unasked | JobSiteState::At(SiteState::Disconnected) => Err(waiting(None)),
         JobSiteState::At(SiteState::Refused { refusal, .. }) => {
-            let told = refused(o, spec, refusal);
-            Err(if matches!(told, ReconcileStep::Rest { .. }) {
+            let step = refused(o, spec, refusal);
+            Err(if matches!(step, ReconcileStep::Rest { .. }) {
                 waiting(None)
             } else {
-                told
+                step
             })
         }
         JobSiteState::At(SiteState::Down { since, reason }) => {

@@ -248,9 +248,9 @@ impl TaskController {
             return;
         }
         self.flush_due = None;
-        let soiled = std::mem::take(&mut self.dirty_namespaces);
-        for uid in
-            self.tasks_where(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if soiled.contains(&**ns)))
+        let namespaces = std::mem::take(&mut self.dirty_namespaces);
+        for uid in self
+            .tasks_where(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if namespaces.contains(&**ns)))
         {
             ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
         }

@@ -123,8 +123,8 @@ impl Reconciler<'_> {
             .spec
             .as_ref()
             .and_then(|spec| self.offers.catalog.class_name(spec));
-        let is_told = |c: &Condition| c.reason == Reason::JobRefused.as_str();
-        if !task.status.conditions.iter().any(is_told) {
+        let is_known = |c: &Condition| c.reason == Reason::JobRefused.as_str();
+        if !task.status.conditions.iter().any(is_known) {
             let why = objection.map_or_else(|| "it names no cause".to_owned(), AdmissionRejection::to_string);
             tracing::warn!(
                 task = %task.id.uid, class = class.unwrap_or("none, so the hub's own"), why,

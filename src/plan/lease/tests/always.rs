@@ -30,7 +30,7 @@ fn world(seed: u64, network: Network, crowd: &Crowd) -> World {
 }
 
 /// No two claims are current at once: two of one hub exclude each other, and so do those of the two hubs, whose lists meet.
-fn nobody_meets(world: &World) {
+fn no_two_work(world: &World) {
     let current = world.current();
     assert!(current.len() <= 1, "{current:?} work at {}", world.now);
 }
@@ -60,12 +60,12 @@ fn survive(seed: u64, crowd: &Crowd, blows: Vec<(Micros, usize, Blow)>, restart:
     for (at, who, blow) in blows {
         world.strike(at, who % crowd.len(), blow);
     }
-    world.run(130 * SECOND, nobody_meets);
+    world.run(130 * SECOND, no_two_work);
     world.network = Network::Good;
-    world.run(400 * SECOND, nobody_meets);
+    world.run(400 * SECOND, no_two_work);
     assert!(
         !world.current().is_empty(),
-        "nobody works in a world that is whole"
+        "no instance works in a world that is whole"
     );
 }
 
@@ -87,7 +87,7 @@ proptest! {
     ) {
         let crowd = clocks.into_iter().map(|(ahead, pace)| (false, ahead, pace)).collect();
         let mut world = world(seed, Network::Good, &crowd);
-        world.run(at, nobody_meets);
+        world.run(at, no_two_work);
         let current = world.current();
         prop_assert_eq!(current.len(), 1, "one works before");
         // An instance that sleeps or is cut off has ended by itself when the next one begins.
@@ -100,7 +100,7 @@ proptest! {
         world.strike(at, current[0], blow);
         let mut taken = None;
         world.run(at + 60 * SECOND, |world| {
-            nobody_meets(world);
+            no_two_work(world);
             let is_other = world.current().iter().any(|who| *who != current[0]);
             if is_other && taken.is_none() {
                 taken = Some(world.now);
@@ -117,7 +117,7 @@ proptest! {
         seed in any::<u64>(), crowd in crowd(),
     ) {
         let mut world = world(seed, Network::Good, &crowd);
-        world.run(60 * SECOND, nobody_meets);
+        world.run(60 * SECOND, no_two_work);
         let first = world.current();
         prop_assert_eq!(first.len(), 1);
         // The others of its hub are standbys, those of the other hub have ended.
@@ -126,7 +126,7 @@ proptest! {
             let is_there = instance.machine.is_some();
             prop_assert_eq!(is_there, instance.claim.hub_id == hub);
         }
-        world.run(120 * SECOND, nobody_meets);
+        world.run(120 * SECOND, no_two_work);
         prop_assert_eq!(world.current(), first);
     }
 }

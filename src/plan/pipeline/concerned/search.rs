@@ -287,7 +287,7 @@ impl<'o> ConcernSearch<'o> {
     fn having(
         &mut self,
         namespace: &str,
-        is_told: impl Fn(&TargetStatus) -> bool,
+        is_in_status: impl Fn(&TargetStatus) -> bool,
         is_in: impl Fn(&HydratedTargetSpec) -> bool,
     ) {
         let objects = self.objects;
@@ -298,7 +298,7 @@ impl<'o> ConcernSearch<'o> {
         };
         let targets = within(&objects.targets, namespace);
         let having =
-            targets.filter(|(key, target)| is_told(&target.status) || newest(key).is_some_and(&is_in));
+            targets.filter(|(key, target)| is_in_status(&target.status) || newest(key).is_some_and(&is_in));
         self.found.targets.extend(having.map(|(key, _)| key.clone()));
     }
 }

@@ -101,12 +101,13 @@ fn a_change_is_told_in_words_that_fit() {
     }
     world.settle("edge");
     let version = world.objects.hydrated_targets.values().next().unwrap();
-    let told = &version.spec.as_ref().unwrap().changes;
+    let sentence = &version.spec.as_ref().unwrap().changes;
     assert!(
-        told.starts_with("first version: component-with-a-long-name-0 1.0.0; ") && told.ends_with("; …"),
-        "{told}"
+        sentence.starts_with("first version: component-with-a-long-name-0 1.0.0; ")
+            && sentence.ends_with("; …"),
+        "{sentence}"
     );
-    assert!(told.len() <= 1024);
+    assert!(sentence.len() <= 1024);
     let spec = version.spec.as_ref().unwrap();
     assert_eq!(changes(Some(spec), spec), "");
 }

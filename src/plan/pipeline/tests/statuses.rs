@@ -187,7 +187,7 @@ fn only_what_changed_is_told_to_those_whom_it_concerns() {
 #[test]
 fn the_winner_has_a_name_only_for_who_may_know_it() {
     // The namespaces of the binding, the Target and the winner, and whether the text has the winner's name.
-    for (own, target, of_winner, is_told) in [
+    for (own, target, of_winner, is_reported) in [
         ("a", "a", "a", true),
         ("a", "a", "b", true),
         ("a", "b", "a", true),
@@ -207,7 +207,7 @@ fn the_winner_has_a_name_only_for_who_may_know_it() {
         let text = winner(&lost, &ObjectKey::new(target, "edge"));
         assert_eq!(
             text.contains("secret-name"),
-            is_told,
+            is_reported,
             "{own} {target} {of_winner}: {text}"
         );
     }

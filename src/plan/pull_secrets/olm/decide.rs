@@ -148,19 +148,19 @@ impl PlanOfNamespace<'_> {
             }
         };
         if let Some((reason, note)) = fault {
-            let told = catalogs.naming(source);
-            self.complain(told, reason, &note);
+            let subjects = catalogs.naming(source);
+            self.complain(subjects, reason, &note);
         }
         self.hold(&copy, need);
     }
 
-    fn complain(&mut self, told: impl Iterator<Item = ComplaintSubject>, reason: Reason, note: &str) {
+    fn complain(&mut self, subjects: impl Iterator<Item = ComplaintSubject>, reason: Reason, note: &str) {
         let complaint = |subject| PullSecretComplaint {
             subject,
             reason,
             note: note.to_owned(),
         };
-        self.plan.complaints.extend(told.map(complaint));
+        self.plan.complaints.extend(subjects.map(complaint));
     }
 
     /// Wants this copy and its links, unless a Secret of another writer has the name.

@@ -9,7 +9,7 @@ use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::ownership::CopyUser;
 
 /// Subscriptions beyond the bound that get a complaint.
-const TOLD: usize = 8;
+const REPORTED: usize = 8;
 
 /// What a `CatalogSource` lists.
 pub(super) enum CatalogList<'a> {
@@ -126,8 +126,9 @@ pub(super) fn needs(
 ) -> NamespaceNeeds {
     let mut needs = NamespaceNeeds::default();
     for (name, subscription) in served(namespace, seen, catalogs, limits, &mut needs) {
-        let told = ComplaintSubject::Subscription(ObjectKey::new(namespace, name), subscription.uid.clone());
-        needs.subscribe(seen, subscription, catalogs, &told);
+        let subject =
+            ComplaintSubject::Subscription(ObjectKey::new(namespace, name), subscription.uid.clone());
+        needs.subscribe(seen, subscription, catalogs, &subject);
     }
     needs.recall(seen, catalogs);
     needs
@@ -158,7 +159,7 @@ fn served<'a>(
     };
     all.sort_by_cached_key(|(name, subscription)| (is_new(subscription), (*name).clone()));
     let (count, most) = (all.len(), limits.subscriptions);
-    for (name, subscription) in all.split_off(most).into_iter().take(TOLD) {
+    for (name, subscription) in all.split_off(most).into_iter().take(REPORTED) {
         let key = ObjectKey::new(namespace, name);
         needs.complaints.push(PullSecretComplaint {
             subject: ComplaintSubject::Subscription(key, subscription.uid.clone()),
@@ -176,7 +177,7 @@ impl NamespaceNeeds {
         seen: &ObservedNamespace,
         subscription: &ObservedSubscription,
         catalogs: &Catalogs<'_>,
-        told: &ComplaintSubject,
+        subject: &ComplaintSubject,
     ) {
         let csvs = subscription.csvs.iter().filter_map(|name| seen.csvs.get(name));
         let csvs: Vec<&ObservedCsv> = csvs.filter(|csv| !csv.is_copied).collect();
@@ -190,7 +191,7 @@ impl NamespaceNeeds {
                         continue;
                     }
                     let need = self.of_sources.entry(secret.clone()).or_default();
-                    need.serve(catalog, &csvs, told);
+                    need.serve(catalog, &csvs, subject);
                 }
             }
             CatalogList::Unknown => {
@@ -204,7 +205,7 @@ impl NamespaceNeeds {
                         self.held
                             .entry(name.clone())
                             .or_default()
-                            .serve(catalog, &csvs, told);
+                            .serve(catalog, &csvs, subject);
                     }
                 }
             }
@@ -242,8 +243,8 @@ impl NamespaceNeeds {
 }
 
 impl Need {
-    fn serve(&mut self, catalog: &str, csvs: &[&ObservedCsv], told: &ComplaintSubject) {
-        self.subscriptions.insert(told.clone());
+    fn serve(&mut self, catalog: &str, csvs: &[&ObservedCsv], subject: &ComplaintSubject) {
+        self.subscriptions.insert(subject.clone());
         self.keeps_links |= csvs.is_empty();
         for csv in csvs {
             self.add(catalog, csv);

@@ -166,10 +166,7 @@ impl Model {
             .filter(|key| has_room && self.may_run(*key))
             .collect();
         let Some(uid) = self.queue.grant() else {
-            prop_assert!(
-                free.is_empty(),
-                "somebody may run and nobody got a turn: {free:?}"
-            );
+            prop_assert!(free.is_empty(), "an owner may run and none got a turn: {free:?}");
             return Ok(());
         };
         let key = Key::of(&uid);

@@ -25,7 +25,7 @@ fn dearest_step(namespaces: usize, tasks: usize) -> usize {
     while goes_on {
         step(comparisons::of(|| goes_on = queue.grant().is_some()));
     }
-    assert!(queue.len().0 > namespaces, "somebody waits in every namespace");
+    assert!(queue.len().0 > namespaces, "a key waits in every namespace");
     // A cluster that gets room, loses it, and whose tasks leave one by one.
     step(comparisons::of(|| queue.set_cap("east", Some(3))));
     step(comparisons::of(|| queue.set_cap("west", None)));

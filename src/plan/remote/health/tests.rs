@@ -9,8 +9,8 @@ use crate::api::conditions::Reason;
 use crate::plan::remote::site::SiteState;
 
 mod always;
-mod beats;
 mod credentials;
+mod ticks;
 mod watching;
 
 const V: KubernetesVersion = KubernetesVersion { major: 1, minor: 36 };
@@ -58,7 +58,7 @@ impl Clock {
 /// The timing of a hub, but with probes at any time.
 fn timing() -> ConnectionTiming {
     ConnectionTiming {
-        beat: Duration::ZERO,
+        tick: Duration::ZERO,
         ..ConnectionTiming::since(Instant::now())
     }
 }

@@ -22,8 +22,8 @@ pub struct ConnectionTiming {
     /// and of a ping from it.
     pub probe_every: Duration,
     /// Probes start on multiples of it, so that probes of many clusters wake the hub together; zero allows any time.
-    pub beat: Duration,
-    /// Start of the first beat; the same for all connections.
+    pub tick: Duration,
+    /// Start of the first tick; the same for all connections.
     pub origin: Instant,
     /// Probes in a row without an answer after which a connection is lost.
     pub misses: u32,
@@ -41,12 +41,12 @@ pub struct ConnectionTiming {
 }
 
 impl ConnectionTiming {
-    /// The timing of a production hub, with beats from `origin` on.
+    /// The timing of a production hub, with ticks from `origin` on.
     #[must_use]
     pub const fn since(origin: Instant) -> Self {
         Self {
             probe_every: Duration::from_secs(10),
-            beat: Duration::from_secs(1),
+            tick: Duration::from_secs(1),
             origin,
             misses: 5,
             unanswered: 3,
@@ -60,11 +60,11 @@ impl ConnectionTiming {
         }
     }
 
-    /// The last beat that is not after `at`.
+    /// The last tick that is not after `at`.
     #[must_use]
     pub fn on_beat(&self, at: Instant) -> Instant {
         let since = at.saturating_duration_since(self.origin).as_nanos();
-        let late = since.checked_rem(self.beat.as_nanos()).unwrap_or_default();
+        let late = since.checked_rem(self.tick.as_nanos()).unwrap_or_default();
         let late = u64::try_from(late).map(Duration::from_nanos).unwrap_or_default();
         at.checked_sub(late).unwrap_or(at)
     }

@@ -91,11 +91,11 @@ impl FailedJobs {
             return;
         }
         self.forget(task.uid);
-        let shelves = self.grounds.entry(ground.clone()).or_default();
-        shelves.change(task.namespace, |store| store.insert(task.key()));
+        let stores = self.grounds.entry(ground.clone()).or_default();
+        stores.change(task.namespace, |store| store.insert(task.key()));
         self.enter(&ground);
-        let stands = (ground, Arc::clone(task.namespace), task.ended);
-        self.known.insert(task.uid.clone(), stands);
+        let entry = (ground, Arc::clone(task.namespace), task.ended);
+        self.known.insert(task.uid.clone(), entry);
     }
 
     /// A task has nothing there any more, or nothing that can be removed.
@@ -103,9 +103,9 @@ impl FailedJobs {
         let Some((ground, namespace, ended)) = self.known.remove(uid) else {
             return;
         };
-        if let Some(shelves) = self.grounds.get_mut(&ground) {
-            shelves.change(&namespace, |store| store.remove(&(ended, uid.clone())));
-            if shelves.count == 0 && !shelves.is_in_round {
+        if let Some(stores) = self.grounds.get_mut(&ground) {
+            stores.change(&namespace, |store| store.remove(&(ended, uid.clone())));
+            if stores.count == 0 && !stores.is_in_round {
                 self.grounds.remove(&ground);
             }
         }
@@ -122,9 +122,9 @@ impl FailedJobs {
             return None;
         }
         while let Some(ground) = self.round.pop_front() {
-            let surplus = self.grounds.get_mut(&ground).and_then(|shelves| {
-                shelves.is_in_round = false;
-                shelves.surplus(self.most)
+            let surplus = self.grounds.get_mut(&ground).and_then(|stores| {
+                stores.is_in_round = false;
+                stores.surplus(self.most)
             });
             if let Some(uid) = &surplus {
                 self.forget(uid);
@@ -140,14 +140,14 @@ impl FailedJobs {
 
     /// Puts a cluster with too many at the end of the round, and forgets one with none.
     fn enter(&mut self, ground: &FailedJobCluster) {
-        let Some(shelves) = self.grounds.get_mut(ground) else {
+        let Some(stores) = self.grounds.get_mut(ground) else {
             return;
         };
-        if shelves.surplus(self.most).is_some() {
-            if !std::mem::replace(&mut shelves.is_in_round, true) {
+        if stores.surplus(self.most).is_some() {
+            if !std::mem::replace(&mut stores.is_in_round, true) {
                 self.round.push_back(ground.clone());
             }
-        } else if shelves.count == 0 && !shelves.is_in_round {
+        } else if stores.count == 0 && !stores.is_in_round {
             self.grounds.remove(ground);
         }
     }

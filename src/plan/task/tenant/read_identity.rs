@@ -58,7 +58,7 @@ pub enum ReadIdentity {
 pub(in crate::plan) type RecordedIdentity = Option<[String; 2]>;
 
 impl ReadIdentity {
-    /// The user that requests to a tenant's cluster impersonate; `None` where they impersonate nobody.
+    /// The user that requests to a tenant's cluster impersonate; `None` where they impersonate no user.
     #[must_use]
     pub fn user(&self) -> Option<String> {
         match self {

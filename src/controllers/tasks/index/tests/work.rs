@@ -57,7 +57,7 @@ fn a_deletion_is_work_whatever_the_phase() {
             .view(&uid(), at(0), Instant::now())
             .0
             .is_none(),
-        "a task nobody knows is none"
+        "a task that the index does not know is none"
     );
 }
 

@@ -63,7 +63,7 @@ fn verify_request(s: &Situation) -> Option<VerifyRequest> {
 }
 
 /// The situation `waited` seconds after the first request, when that is answered.
-fn told(situation: Situation, result: VerifyResult, waited: i64) -> Situation {
+fn answered(situation: Situation, result: VerifyResult, waited: i64) -> Situation {
     let request = verify_request(&situation).unwrap();
     situation.with(|s| {
         s.verification = Some(VerificationState {
@@ -154,7 +154,7 @@ fn without_a_digest_only_a_foreign_renderer_beside_the_hub_is_asked_for() {
     ]);
     let any = here().with(mute).with(foreign).with(|s| asks(s, "Digest"));
     assert_eq!(verify_request(&any).unwrap().digest, None);
-    check(vec![(told(any, VerifyResult::Held, 0), YES)]);
+    check(vec![(answered(any, VerifyResult::Held, 0), YES)]);
 }
 
 #[test]
@@ -162,31 +162,31 @@ fn an_answer_decides_and_silence_is_waited_for_where_an_answer_is_needed() {
     use VerifyResult::{Different, Held, Missing, Refused, Silent};
     let strict = || here().with(|s| asks(s, "Digest"));
     check(vec![
-        (told(there(), Held, 0), YES),
-        (told(there(), Different, 0), NO),
-        (told(there(), Refused, 0), NO),
-        (told(there(), Missing, 0), "rest until 101"),
-        (told(there(), Missing, 20), "rest until 130"),
-        (told(there(), Missing, 30), NO),
-        (told(there(), Silent, 0), "rest until 105"),
-        (told(there(), Silent, 20), "rest until 140"),
-        (told(there(), Silent, 599), "rest until 759"),
-        (told(there(), Silent, 600), NO),
-        (told(strict(), Silent, 0), "rest until 105"),
-        (told(strict(), Refused, 0), NO),
-        (told(here(), Held, 0), YES),
-        (told(here(), Different, 0), NO),
-        (told(here(), Missing, 30), NO),
-        (told(here(), Missing, 0), "rest until 101"),
-        (told(here(), Silent, 0), YES),
-        (told(here(), Refused, 0), YES),
+        (answered(there(), Held, 0), YES),
+        (answered(there(), Different, 0), NO),
+        (answered(there(), Refused, 0), NO),
+        (answered(there(), Missing, 0), "rest until 101"),
+        (answered(there(), Missing, 20), "rest until 130"),
+        (answered(there(), Missing, 30), NO),
+        (answered(there(), Silent, 0), "rest until 105"),
+        (answered(there(), Silent, 20), "rest until 140"),
+        (answered(there(), Silent, 599), "rest until 759"),
+        (answered(there(), Silent, 600), NO),
+        (answered(strict(), Silent, 0), "rest until 105"),
+        (answered(strict(), Refused, 0), NO),
+        (answered(here(), Held, 0), YES),
+        (answered(here(), Different, 0), NO),
+        (answered(here(), Missing, 30), NO),
+        (answered(here(), Missing, 0), "rest until 101"),
+        (answered(here(), Silent, 0), YES),
+        (answered(here(), Refused, 0), YES),
     ]);
 }
 
 #[test]
 fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
     let moved =
-        told(there(), VerifyResult::Held, 0).with(|s| s.note = Some(note(Some(Digest::of(b"other")))));
+        answered(there(), VerifyResult::Held, 0).with(|s| s.note = Some(note(Some(Digest::of(b"other")))));
     let waits = |now: i64| {
         there().with(|s| {
             s.verification = Some(VerificationState {
@@ -197,7 +197,7 @@ fn an_answer_to_another_question_is_none_and_none_is_asked_before_its_time() {
             s.now = at(now);
         })
     };
-    let relaxed = told(there(), VerifyResult::Different, 0).with(|s| asks(s, "None"));
+    let relaxed = answered(there(), VerifyResult::Different, 0).with(|s| asks(s, "None"));
     check(vec![
         (moved, "verify"),
         (waits(109), "rest until 110"),
@@ -254,7 +254,7 @@ fn a_hub_that_finds_the_end_first_records_the_start_before_it_asks() {
 /// Holds: H6.
 #[test]
 fn nothing_that_was_claimed_is_repeated() {
-    let task = written(&told(there(), VerifyResult::Missing, 30));
+    let task = written(&answered(there(), VerifyResult::Missing, 30));
     assert_eq!(task.status.digest, None);
     assert_eq!(task.status.chart_url, None);
     assert!(task.status.failure.is_some() && task.status.completion_time.is_some());

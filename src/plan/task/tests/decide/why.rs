@@ -5,7 +5,7 @@ use super::*;
 use crate::plan::task::StepReason;
 
 /// Asserts the name and the cause of the next step of each situation.
-fn told(table: Vec<(Situation, &'static str, &'static str)>) {
+fn check_causes(table: Vec<(Situation, &'static str, &'static str)>) {
     for (line, (situation, step, why)) in table.into_iter().enumerate() {
         let said = situation.ask(|o| {
             let step = decide(o);
@@ -26,7 +26,7 @@ fn each_step_of_a_task_that_is_not_over_is_logged_with_its_cause() {
     let wrong = || Situation::of(task_of(spec_with(json!({"repository": "team-b/shop"}))));
     let refused = || Situation::of(written(&wrong()));
     let down = SiteState::Down { since: at(0), reason: Reason::Unreachable };
-    told(vec![
+    check_causes(vec![
         (fresh().with(|s| s.task.finalizers = FinalizerSummary::default()), "AddFinalizer", "Start"),
         (fresh(), "Create", "Start"),
         (fresh().with(|s| s.has_slot = false), "Rest", "NoSlot"),
@@ -49,7 +49,7 @@ fn each_step_of_a_task_that_is_over_is_logged_with_its_cause() {
     let done = |changes| Situation::of(ended(JobProgress::Complete(at(50)), changes));
     let failed = || left(Situation::of(ended(JobProgress::Failed(at(50), false), json!({}))));
     let gone = || fresh().with(|s| s.task.deleting = true);
-    told(vec![
+    check_causes(vec![
         (done(json!({})), "Rest", "Nothing"),
         (left(done(json!({}))), "DeleteSecret", "Succeeded"),
         (done(json!({"ttlSecondsAfterFinished": 600})), "Rest", "NotYet"),

@@ -192,7 +192,7 @@ impl World {
             let is_asked = !self.catalog.registries.is_empty();
             assert!(
                 !denied && (answer.is_some() || !is_asked),
-                "a success that nobody confirmed"
+                "a success that no check confirmed"
             );
             assert!(
                 matches!(job.verdict, JobProgress::Complete(_)),

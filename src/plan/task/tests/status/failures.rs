@@ -66,13 +66,13 @@ fn a_lost_job_is_a_failure() {
 fn a_failure_says_that_its_job_is_kept_for_less_time_than_the_task_asks_for() {
     let reported = "; failedJobTTL is larger than the platform's maximum of 86400 seconds, which counts";
     let with_ttl = |ttl| super::super::task_of(super::super::spec_with(json!({"failedJobTTL": ttl})));
-    for (ttl, is_told) in [(86_400, false), (86_401, true)] {
+    for (ttl, is_reported) in [(86_400, false), (86_401, true)] {
         let task = with_ttl(ttl);
         let before = failed(&task, &report(JobProgress::Running), at(20), false, None, at(21));
         let mut status = before.clone();
         mention_shorter_ttl(&mut status, &task, KEPT_AT_MOST);
         for (after, before) in status.conditions.iter().zip(&before.conditions) {
-            let is_own = is_told && after.type_ != JobScheduled.as_str();
+            let is_own = is_reported && after.type_ != JobScheduled.as_str();
             assert_eq!(
                 after.message,
                 format!("{}{}", before.message, if is_own { reported } else { "" })

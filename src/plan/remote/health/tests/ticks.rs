@@ -5,23 +5,23 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn probes_of_many_connections_start_on_the_same_beats_and_keep_their_pace() {
+fn probes_of_many_connections_start_on_the_same_ticks_and_keep_their_pace() {
     let mut clock = Clock::new();
     let timing = ConnectionTiming {
         origin: clock.begin,
         ..ConnectionTiming::since(Instant::now())
     };
-    let beat = u64::try_from(timing.beat.as_millis()).unwrap();
+    let tick = u64::try_from(timing.tick.as_millis()).unwrap();
     for phase in [0, 1, 130, 499] {
         clock.pass(Duration::from_millis(phase));
         let mut connection = ConnectionStateMachine::new(timing, SEED, clock.now());
         attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
         let connected = clock.millis;
         let first = clock.to(&connection).at.duration_since(clock.begin);
-        assert!(clock.millis - connected <= 10_001 && clock.millis - connected > 10_000 - beat);
+        assert!(clock.millis - connected <= 10_001 && clock.millis - connected > 10_000 - tick);
         for n in 0..3 {
             let due = connection.due(clock.now()).unwrap().duration_since(clock.begin);
-            assert_eq!(due.as_millis() % u128::from(beat), 0, "{phase} {n}");
+            assert_eq!(due.as_millis() % u128::from(tick), 0, "{phase} {n}");
             assert_eq!(
                 due + Duration::from_millis(1),
                 first + Duration::from_secs(10 * n)
