@@ -13,6 +13,7 @@ mod lookup_work;
 mod namespace_status;
 mod operations;
 mod overfull;
+mod progress;
 mod prune_queue;
 mod prune_work;
 mod pruning;

@@ -57,7 +57,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/platform/controller.rs RETRY",
         "controllers/pipeline/controller.rs SETTLE",
         "controllers/pipeline/controller.rs IDLE",
-        "controllers/pipeline/wakes.rs PROGRESS_STATUS",
+        "controllers/pipeline/progress.rs PROGRESS_STATUS",
         "controllers/pipeline/retries.rs ROUNDS",
         "plan/pipeline/kept.rs LEAVES_AFTER",
         "plan/pipeline/task.rs FIRST_WAIT",

@@ -30,6 +30,7 @@ use crate::plan::task::status_seal::SealKey;
 
 use super::backlog::NamespaceBacklog;
 use super::namespace_status::NamespaceWork;
+use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
 use super::rollouts::RolloutState;
 use super::store::{PipelineChange, PipelineStore};
@@ -38,7 +39,7 @@ use super::work::{PipelineKey, TargetWork, WorkOutcome};
 use super::writes::PipelineWriter;
 
 /// Workers: an API server is saturated at about eight writes in flight.
-pub(super) const WORKERS: usize = 16;
+const WORKERS: usize = 16;
 /// Time in which changes that concern the Targets of a namespace are gathered.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
 /// Keys that are looked at before events are handled again.
@@ -70,8 +71,8 @@ pub struct PipelineController {
     pub(super) refusals: HashMap<ObjectKey, (CreateRefusal, u32)>,
     /// Passes in a row in which a key was worked on.
     pub(super) rounds: HashMap<PipelineKey, u32>,
-    /// When a status that says how far a Target is gets written at the latest.
-    pub(super) progress_due: HashMap<ObjectKey, Instant>,
+    /// Statuses that say how far a Target is and are not written yet.
+    pub(super) left_statuses: LeftStatuses,
     workers: JoinSet<WorkOutcome>,
     /// What each worker has, and the shared tasks that it makes.
     running: HashMap<Id, (PipelineKey, Vec<ObjectKey>)>,
@@ -115,7 +116,7 @@ impl PipelineController {
             backoff: Backoff::default(),
             refusals: HashMap::new(),
             rounds: HashMap::new(),
-            progress_due: HashMap::new(),
+            left_statuses: LeftStatuses::new(WORKERS),
             workers: JoinSet::new(),
             running: HashMap::new(),
             backlog: NamespaceBacklog::default(),

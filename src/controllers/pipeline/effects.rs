@@ -73,7 +73,7 @@ impl PipelineController {
             self.look_at_leftovers(&key.namespace, SETTLE);
         }
         self.refusals.remove(key);
-        self.progress_due.remove(key);
+        self.left_statuses.forget(key);
         self.rollouts.end(key);
         if self.store.objects.targets.contains_key(key) {
             self.note_left_out(key, Vec::new());

@@ -11,12 +11,9 @@ use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::prune::orphaned;
 use crate::plan::pipeline::version_bytes::early;
 
-use super::controller::{PipelineController, SETTLE, WORKERS};
+use super::controller::{PipelineController, SETTLE};
 use super::namespace_status::Leftovers;
 use super::work::{PipelineKey, TargetWork};
-
-/// Longest that a status which says only how far a Target is waits for other Targets.
-const PROGRESS_STATUS: Duration = Duration::from_secs(30);
 
 impl PipelineController {
     /// Makes due what a change concerns: the Target that it belongs to at once, all else with what follows shortly.
@@ -51,23 +48,13 @@ impl PipelineController {
         self.queue.add_at(&key, Instant::now() + wait);
     }
 
-    /// Leaves a status that says no more than how far a Target is while more are in line, or on their way, than there are workers: mostly
-    /// the Target is ready before the time of that status is over, and the write is spared.
+    /// Leaves the status of a Target for another pass where it may wait, and looks at the Target again when it is due.
     pub(super) fn leave_progress(&mut self, key: &ObjectKey, work: &mut TargetWork) {
-        let now = Instant::now();
-        let is_crowded = self.queue.len().max(self.progress_due.len()) > WORKERS;
-        if work.has_progress() && is_crowded {
-            let due = *self
-                .progress_due
-                .entry(key.clone())
-                .or_insert(now + PROGRESS_STATUS);
-            if due > now {
-                self.queue.add_at(&PipelineKey::Target(key.clone()), due);
-                work.leave_status();
-                return;
-            }
+        let left = &mut self.left_statuses;
+        if let Some(due) = left.leave(key, work.has_progress(), self.queue.len(), Instant::now()) {
+            work.leave_status();
+            self.queue.add_at(&PipelineKey::Target(key.clone()), due);
         }
-        self.progress_due.remove(key);
     }
 
     /// Makes everything due.

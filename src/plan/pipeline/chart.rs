@@ -122,7 +122,13 @@ fn release_version(config: &ReleaseConfig, generation: i64, salt: u32) -> String
     } else {
         content_hash(&(salt, config))
     };
-    format!("{TAG_PREFIX}{generation}-h{}", short(&hash))
+    release_version_prefix(generation) + short(&hash)
+}
+
+/// What all versions of the chart of a generation begin with; the hash of its content follows.
+#[must_use]
+pub fn release_version_prefix(generation: i64) -> String {
+    format!("{TAG_PREFIX}{generation}-h")
 }
 
 /// Where the chart of a Release is, and under which version.

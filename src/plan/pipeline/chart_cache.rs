@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::api::pipeline::TargetSpec;
 
-use super::chart::{PlannedChart, SALTS, release_chart};
+use super::chart::{PlannedChart, SALTS, release_chart, release_version_prefix};
 use super::destination::RenderDestination;
 use super::object::ObjectKey;
 use super::resolution::AcceptedRelease;
@@ -75,7 +75,7 @@ impl ChartCache {
         destination: &RenderDestination,
         version: &str,
     ) -> Option<Arc<PlannedChart>> {
-        if !version.starts_with(&format!("v0.0.{}-h", release.object.generation)) {
+        if !version.starts_with(&release_version_prefix(release.object.generation)) {
             return None;
         }
         (0..SALTS)

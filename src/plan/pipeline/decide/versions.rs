@@ -10,7 +10,7 @@ use crate::api::RegistryKind;
 use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedRegistry, HydratedTargetSpec, HydratedTargetStatus, RenderRegistryKind};
 use crate::plan::pipeline::chart::{
-    bootstrap_chart, bootstrap_number, bootstrap_repository, bootstrap_task_prefix,
+    bootstrap_chart, bootstrap_number, bootstrap_repository, bootstrap_tag, bootstrap_task_prefix,
 };
 use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::destination::RenderDestination;
@@ -66,7 +66,7 @@ impl Draft<'_> {
     fn pushed(&mut self, spec: &HydratedTargetSpec) -> Verdict {
         let (number, host, repository) = (spec.version, &spec.registry.hostname, &spec.registry.repository);
         self.out.status.bootstrap_version = Some(number);
-        self.out.status.chart_url = Some(format!("oci://{host}/{repository}:v0.0.{number}"));
+        self.out.status.chart_url = Some(format!("oci://{host}/{repository}:{}", bootstrap_tag(number)));
         Verdict::good(Reason::Ready, format!("the chart of version {number} is pushed"))
     }
 
