@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use renderhub::api::pipeline::{HydratedTarget, Release, ReleaseBinding, Target};
+use renderhub::api::pipeline::{ComponentVersion, HydratedTarget, Release, ReleaseBinding, Target};
 use renderhub::plan::pipeline::kept_bytes::OBJECTS_OF_NAMESPACE;
 use renderhub::plan::pipeline::resolution::BINDINGS_OF_TARGET;
 use renderhub::plan::pipeline::version_bytes::VERSIONS_OF_NAMESPACE;
@@ -16,7 +16,8 @@ use renderhub_harness::wait_for;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::scene::Scene;
+use crate::namespaces::CROSSING;
+use crate::scene::{Scene, condition};
 use support::{DIGEST, LIMIT};
 
 /// Releases that a Target can have.
@@ -41,15 +42,24 @@ impl Scene {
     }
 
     /// A Release that takes as much memory as `bytes` of text.
-    async fn large_release(&self, name: &str, bytes: usize) -> Result<()> {
+    async fn large_release(&self, namespace: &str, name: &str, bytes: usize) -> Result<()> {
         let release = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "Release", "metadata": {"name": name},
             "spec": {"componentVersionRef": {"name": "shop"}, "values": {"text": "x".repeat(bytes)}},
         });
-        let releases: Api<Release> = self.api();
+        let releases: Api<Release> = Api::namespaced(self.stage.admin.clone(), namespace);
         let release = serde_json::from_value(release)?;
         releases.create(&PostParams::default(), &release).await?;
         Ok(())
+    }
+
+    /// As many large Releases as a namespace with little else has room for.
+    async fn fill(&self, namespace: &str) -> Result<()> {
+        let made = (0..OBJECTS_OF_NAMESPACE / (TEXT + 4_096)).map(|number| async move {
+            let name = format!("large-{number}");
+            self.large_release(namespace, &name, TEXT).await
+        });
+        stream::iter(made).buffer_unordered(4).try_collect::<()>().await
     }
 
     /// How many versions there are of the Targets whose names begin so. Whole ones would be many MiB.
@@ -121,11 +131,22 @@ async fn the_binding_that_is_one_too_many_stops_the_target_and_what_is_there_sta
     let scene = Scene::new("bindings").await?;
     let jobs = scene.complete_all();
     scene.release("shop", "1.0.0", json!({})).await?;
-    scene.target("edge", json!({})).await?;
+    scene.release("app", "1.0.0", json!({})).await?;
+    scene
+        .profile("apps", "app", json!({"ring": "one"}), json!(null))
+        .await?;
+    scene.limit("apps", json!(1)).await?;
     scene.bind("edge", "shop").await?;
-    scene.ready("edge").await?;
-    // Those that name no Release are bindings like others.
-    let made = stream::iter(1..BINDINGS_OF_TARGET).map(|number| {
+    for target in ["edge", "other"] {
+        scene
+            .target_with(target, json!({"ring": "one"}), json!({}))
+            .await?;
+    }
+    for target in ["edge", "other"] {
+        scene.ready(target).await?;
+    }
+    // Those that name no Release are bindings like others, and the Profile is one.
+    let made = stream::iter(2..BINDINGS_OF_TARGET).map(|number| {
         let (scene, name) = (&scene, format!("r{}", number % 200));
         async move {
             let spec = json!({"targetRef": {"name": "edge"}, "releaseRef": {"name": name}});
@@ -142,12 +163,24 @@ async fn the_binding_that_is_one_too_many_stops_the_target_and_what_is_there_sta
     let message = scene
         .target_is("edge", "ReleasesResolved", "False", "TooManyBindings")
         .await?;
-    let told = format!("{} ReleaseBindings, ", BINDINGS_OF_TARGET + 1);
-    ensure!(message.starts_with(&told), "{message}");
+    let begin = format!("{} ReleaseBindings, ", BINDINGS_OF_TARGET + 1);
+    ensure!(message.starts_with(&begin), "{message}");
     scene
         .target_is("edge", "Stalled", "True", "TooManyBindings")
         .await?;
     scene.target_is("edge", "BootstrapReady", "True", "Ready").await?;
+    // A rollout that reaches one Target at a time passes it over.
+    scene.component_version("app", "1.1.0").await?;
+    let versions = scene.until_versions("other", 2).await?;
+    ensure!(versions[1].spec.changes == "app 1.0.0 → 1.1.0");
+    scene.ready("other").await?;
+    let status = scene.profile_is("apps", "Ready", 1).await?;
+    let message = condition(&status.conditions, "Ready").map(|ready| ready.message.as_str());
+    let said = message.context("it is there")?;
+    ensure!(
+        said.contains("each Target that it can be brought to") && said.ends_with(": 1"),
+        "{said}"
+    );
     // What would leave on purpose stays until there are few enough.
     let bindings: Api<ReleaseBinding> = scene.api();
     scene.bind("edge", "more").await?;
@@ -164,10 +197,12 @@ async fn the_binding_that_is_one_too_many_stops_the_target_and_what_is_there_sta
     bindings.delete("edge-more", &DeleteParams::default()).await?;
     let versions = scene.until_versions("edge", 2).await?;
     ensure!(
-        versions[1].spec.releases.keys().eq(["blog"]),
+        versions[1].spec.releases.keys().eq(["app", "blog"]),
         "{:?}",
         versions[1].spec.changes
     );
+    // It takes its turn once it can.
+    scene.profile_is("apps", "Ready", 2).await?;
     jobs.abort();
     scene.passed();
     Ok(())
@@ -186,18 +221,13 @@ async fn what_does_not_fit_into_a_namespace_takes_nothing_off_its_targets_and_is
         scene.bind("edge", name).await?;
     }
     scene.ready("edge").await?;
-    let fitting = OBJECTS_OF_NAMESPACE / (TEXT + 4_096);
-    let made = stream::iter(0..fitting).map(|number| {
-        let scene = &scene;
-        async move { scene.large_release(&format!("large-{number}"), TEXT).await }
-    });
-    made.buffer_unordered(4).try_collect::<()>().await?;
+    scene.fill(scene.tenant()).await?;
     scene
         .change_target("edge", json!({"userdata": {"looked": 1}}))
         .await?;
     scene.until_versions("edge", 2).await?;
     scene.ready("edge").await?;
-    scene.large_release("one-too-many", TEXT).await?;
+    scene.large_release(scene.tenant(), "one-too-many", TEXT).await?;
     let message = scene
         .target_is("edge", "Stalled", "True", "TooManyObjects")
         .await?;
@@ -208,14 +238,14 @@ async fn what_does_not_fit_into_a_namespace_takes_nothing_off_its_targets_and_is
     let events: Api<Event> = scene.api();
     wait_for("the event on what is not kept", LIMIT, async || {
         let all = events.list(&ListParams::default()).await?.items;
-        let mut told = all
+        let mut of_bound = all
             .iter()
             .filter(|event| event.reason.as_deref() == Some("TooManyObjects"));
         let is_release = |event: &Event| {
             let about = event.regarding.as_ref();
             about.and_then(|about| about.kind.as_deref()) == Some("Release")
         };
-        Ok(told.any(is_release).then_some(()))
+        Ok(of_bound.any(is_release).then_some(()))
     })
     .await?;
     // What would leave on purpose stays, also for a hub that starts anew and knows other objects than this one.
@@ -241,6 +271,63 @@ async fn what_does_not_fit_into_a_namespace_takes_nothing_off_its_targets_and_is
     let target: Target = scene.api().get("edge").await?;
     let status = target.status.context("it is ready")?;
     ensure!(status.releases.len() == 1);
+    jobs.abort();
+    scene.passed();
+    Ok(())
+}
+
+/// Holds: F6.
+#[tokio::test]
+async fn what_does_not_fit_into_a_namespace_takes_nothing_off_targets_of_others_and_holds_up_only_those_that_rest_on_it()
+-> Result<()> {
+    let (mut scene, neighbour) = Scene::with_neighbour("overfull", &[CROSSING]).await?;
+    scene.rests_on(&neighbour).await?;
+    let jobs = scene.complete_all();
+    scene.release("own", "1.0.0", json!({})).await?;
+    scene.target("other", json!({})).await?;
+    scene.bind("other", "own").await?;
+    scene.ready("other").await?;
+    scene.fill(&neighbour).await?;
+    scene.large_release(&neighbour, "one-too-many", TEXT).await?;
+    let message = scene
+        .target_is("edge", "Stalled", "True", "TooManyObjects")
+        .await?;
+    ensure!(
+        message.contains(&format!("of namespace {neighbour} take")),
+        "{message}"
+    );
+    scene.target_is("edge", "BootstrapReady", "True", "Ready").await?;
+    // A version that goes may be one that is not kept, also for a hub that starts anew.
+    let shared: Api<ComponentVersion> = Api::namespaced(scene.stage.admin.clone(), &neighbour);
+    shared.delete("shared", &DeleteParams::default()).await?;
+    scene.stage.restart_hub().await?;
+    for target in ["edge", "other"] {
+        scene
+            .change_target(target, json!({"userdata": {"looked": true}}))
+            .await?;
+    }
+    scene.until_versions("other", 2).await?;
+    scene.ready("other").await?;
+    scene
+        .target_is("edge", "Ready", "False", "TooManyObjects")
+        .await?;
+    let versions = scene.versions("edge").await?;
+    ensure!(versions.len() == 1 && versions[0].spec.releases.contains_key("shop"));
+    // With room it is known that the version is missing, and what runs stays.
+    let releases: Api<Release> = Api::namespaced(scene.stage.admin.clone(), &neighbour);
+    for name in ["large-0", "large-1"] {
+        releases.delete(name, &DeleteParams::default()).await?;
+    }
+    let versions = scene.until_versions("edge", 2).await?;
+    ensure!(
+        versions[1].spec.changes == "userdata changed",
+        "{}",
+        versions[1].spec.changes
+    );
+    ensure!(versions[1].spec.releases.contains_key("shop"));
+    scene
+        .target_is("edge", "Stalled", "True", "MissingDependencies")
+        .await?;
     jobs.abort();
     scene.passed();
     Ok(())

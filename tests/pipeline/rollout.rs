@@ -18,7 +18,7 @@ impl Scene {
         self.release("shop", "1.0.0", json!({})).await?;
         self.profile("shops", "shop", json!({"ring": "one"}), json!(null))
             .await?;
-        self.limit(limit).await?;
+        self.limit("shops", limit).await?;
         for target in targets {
             self.target_with(target, json!({"ring": "one"}), json!({}))
                 .await?;
@@ -31,21 +31,22 @@ impl Scene {
         Ok(())
     }
 
-    async fn limit(&self, limit: Value) -> Result<()> {
+    /// A change reaches so many Targets of a Profile at a time.
+    pub async fn limit(&self, profile: &str, limit: Value) -> Result<()> {
         let api: Api<Profile> = self.api();
         let patch = Patch::Merge(json!({"spec": {"maxUnavailable": limit}}));
-        api.patch("shops", &PatchParams::default(), &patch).await?;
+        api.patch(profile, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
-    /// Waits until the Profile says so of its rollout.
-    async fn profile_is(&self, reason: &str, updated: i32) -> Result<ProfileStatus> {
+    /// Waits until a Profile says so of its rollout.
+    pub async fn profile_is(&self, profile: &str, reason: &str, updated: i32) -> Result<ProfileStatus> {
         let api: Api<Profile> = self.api();
         wait_for(
-            &format!("shops: {reason}, {updated} updated"),
+            &format!("{profile}: {reason}, {updated} updated"),
             LIMIT,
             async || {
-                let status = api.get("shops").await?.status.unwrap_or_default();
+                let status = api.get(profile).await?.status.unwrap_or_default();
                 let is_so =
                     condition(&status.conditions, "Ready").is_some_and(|ready| ready.reason == reason);
                 Ok((is_so && status.updated_targets == Some(updated)).then_some(status))
@@ -86,7 +87,7 @@ async fn each_target_waits_for_the_chart_of_the_one_before_also_where_hubs_are_k
     let mut scene = Scene::new("staged").await?;
     let targets = ["a", "b", "c"];
     scene.with_fleet(&targets, json!(1)).await?;
-    let status = scene.profile_is("Ready", 3).await?;
+    let status = scene.profile_is("shops", "Ready", 3).await?;
     let matched: Vec<&str> = status.targets.iter().map(|target| target.name.as_str()).collect();
     assert_eq!((status.matched_targets, matched), (Some(3), targets.to_vec()));
     let first = scene.task_named("release-shop-").await?;
@@ -106,7 +107,7 @@ async fn each_target_waits_for_the_chart_of_the_one_before_also_where_hubs_are_k
             .target_is(waiting, "BootstrapReady", "True", "Ready")
             .await?;
     }
-    scene.profile_is("RollingOut", 0).await?;
+    scene.profile_is("shops", "RollingOut", 0).await?;
     wait_for("the chart of the first to be on its way", LIMIT, async || {
         let message = scene.target_is("a", "BootstrapReady", "False", "Pending").await?;
         Ok(message.ends_with("is not pushed yet").then_some(()))
@@ -129,14 +130,14 @@ async fn each_target_waits_for_the_chart_of_the_one_before_also_where_hubs_are_k
     scene.stage.restart_hub().await?;
     scene.looked("last").await?;
     assert_eq!(scene.versions("c").await?.len(), 1);
-    scene.profile_is("RollingOut", 1).await?;
+    scene.profile_is("shops", "RollingOut", 1).await?;
     scene.complete_version("b", 2).await?;
     scene.complete_version("c", 2).await?;
     for target in targets {
         scene.ready(target).await?;
         assert_eq!(scene.versions(target).await?.len(), 2);
     }
-    scene.profile_is("Ready", 3).await?;
+    scene.profile_is("shops", "Ready", 3).await?;
     let event = scene.event("Target", "a", "VersionMade").await?;
     assert_eq!(event.type_.as_deref(), Some("Normal"));
     let pushed = scene.event("Target", "c", "VersionPushed").await?;
@@ -163,7 +164,7 @@ async fn a_rollout_that_failed_halts_and_another_change_goes_on_where_it_halted(
     scene.target_is("a", "Ready", "False", "Failed").await?;
     let message = scene.target_is("b", "Ready", "False", "RolloutHalted").await?;
     assert!(message.contains("shops halted its rollout"), "{message}");
-    let status = scene.profile_is("RolloutHalted", 0).await?;
+    let status = scene.profile_is("shops", "RolloutHalted", 0).await?;
     let message = &condition(&status.conditions, "Ready")
         .expect("it is there")
         .message;
@@ -201,7 +202,7 @@ async fn a_rollout_that_failed_halts_and_another_change_goes_on_where_it_halted(
         versions[1].spec.changes, "shop 1.0.0 → 1.2.0",
         "it never had what failed"
     );
-    scene.profile_is("Ready", 2).await?;
+    scene.profile_is("shops", "Ready", 2).await?;
     scene.passed();
     Ok(())
 }
@@ -220,7 +221,7 @@ async fn a_limit_is_a_number_from_1_or_a_percentage_up_to_100() -> Result<()> {
         json!("99%"),
         json!("100%"),
     ] {
-        scene.limit(limit).await?;
+        scene.limit("shops", limit).await?;
     }
     let refused = [
         json!(0),
@@ -235,7 +236,7 @@ async fn a_limit_is_a_number_from_1_or_a_percentage_up_to_100() -> Result<()> {
         json!(true),
     ];
     for limit in refused {
-        let answer = scene.limit(limit.clone()).await;
+        let answer = scene.limit("shops", limit.clone()).await;
         let message = answer.expect_err("the schema refuses it").to_string();
         assert!(message.contains("spec.maxUnavailable"), "{limit}: {message}");
     }

@@ -49,7 +49,7 @@ impl Scene {
 
 impl Scene {
     /// A Target whose Release names a version that the neighbour grants, which is pushed.
-    async fn rests_on(&self, neighbour: &str) -> Result<()> {
+    pub async fn rests_on(&self, neighbour: &str) -> Result<()> {
         let chart = json!({"repository": "registry.test/shop", "tag": "1.0.0"});
         let version = json!({
             "componentRef": {"name": "shop"}, "tag": "1.0.0", "resources": {"chart": chart},
@@ -107,11 +107,11 @@ async fn what_rests_on_a_namespace_that_cannot_be_read_stays_as_it_was_and_the_r
         for name in ["Target edge", "Release shop"] {
             ensure!(after.get(name) == before.get(name), "{name} was written");
         }
-        let told = scene
+        let lines = scene
             .stage
             .log_lines("the hub has no rights on these objects of the pipeline; nothing that rests on the namespace is decided, and the others are served");
-        let told = told.iter().find(|line| line["namespace"] == neighbour.as_str());
-        told.context("the hub does not say it")?;
+        let line = lines.iter().find(|line| line["namespace"] == neighbour.as_str());
+        line.context("the hub does not say it")?;
         scene.stage.renew_rights().await?;
         scene
             .change_target("edge", json!({"userdata": {"looked": true}}))
