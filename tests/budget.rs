@@ -112,10 +112,10 @@ async fn a_success_costs_seven_writes_and_a_read() -> Result<()> {
     let stage = Stage::new("seven").await?;
     assert_cost(&cost_of_successes(&stage).await?, 1);
     // The record of the namespace that it lists is written before tasks are treated by it, the verdict after that, each once.
-    let told = stage
+    let count = stage
         .successes("patch clusterregistries/status", &stage.scope.tenant)
         .await?;
-    assert_eq!(told, 2);
+    assert_eq!(count, 2);
     stage.passed();
     Ok(())
 }

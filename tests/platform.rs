@@ -23,25 +23,8 @@ use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererCla
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
-use support::record::{condition_of, raw};
+use support::record::{condition_of, raw, until_condition};
 use support::{DIGEST, EVERYWHERE, LIMIT, Stage, plane};
-
-/// Waits until the object's condition has the status and reason; its message.
-async fn told(api: &Api<DynamicObject>, name: &str, type_: &str, wanted: (&str, &str)) -> Result<String> {
-    let is_so = |o: &DynamicObject| {
-        condition_of(o, type_).is_some_and(|(status, reason)| (status.as_str(), reason.as_str()) == wanted)
-    };
-    let what = format!("{type_} of {name} to be {wanted:?}");
-    let object = wait_for(&what, LIMIT, async || {
-        let object = api.get(name).await?;
-        Ok(is_so(&object).then_some(object))
-    })
-    .await?;
-    let conditions = object.data["status"]["conditions"].as_array().cloned();
-    let found = conditions.into_iter().flatten().find(|c| c["type"] == type_);
-    let message = found.and_then(|c| c["message"].as_str().map(str::to_owned));
-    message.context("a condition has a message")
-}
 
 fn cluster_tasks(stage: &Stage) -> Api<DynamicObject> {
     Api::all_with(stage.admin.clone(), &raw::<ClusterRenderTask>())
@@ -108,17 +91,17 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
     stage.barrier().await?;
     let job = submit(&stage, "chart", "platform/shop").await?;
     complete(&stage, &job).await?;
-    told(&tasks, "chart", "JobSucceeded", ("True", "JobSucceeded")).await?;
-    told(&tasks, "chart", "Ready", ("True", "JobSucceeded")).await?;
+    until_condition(&tasks, "chart", "JobSucceeded", ("True", "JobSucceeded")).await?;
+    until_condition(&tasks, "chart", "Ready", ("True", "JobSucceeded")).await?;
     let status = tasks.get("chart").await?.data["status"].clone();
     assert_eq!(status["digest"], DIGEST);
     assert_eq!(status["chartURL"], "oci://registry.test:5000/platform/shop:1.0.0");
     cleared(&stage, &job).await?;
-    told_in_events(&stage, "chart").await?;
+    has_the_event(&stage, "chart").await?;
     gone(&tasks, "chart").await?;
 
     let job = submit(&stage, "deleted", "platform/shop").await?;
-    told(&tasks, "deleted", "JobScheduled", ("True", "JobScheduled")).await?;
+    until_condition(&tasks, "deleted", "JobScheduled", ("True", "JobScheduled")).await?;
     gone(&tasks, "deleted").await?;
     cleared(&stage, &job).await?;
     stage.passed();
@@ -126,7 +109,7 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
 }
 
 /// The end of a task without a namespace is reported in `default`.
-async fn told_in_events(stage: &Stage, task: &str) -> Result<()> {
+async fn has_the_event(stage: &Stage, task: &str) -> Result<()> {
     let events: Api<Event> = Api::namespaced(stage.admin.clone(), "default");
     wait_for("the event of the task", LIMIT, async || {
         let all = events.list(&ListParams::default()).await?;
@@ -151,7 +134,7 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
     stage.start_hub().await?;
     let tasks = cluster_tasks(&stage);
     submit(&stage, "outside", "elsewhere/shop").await?;
-    told(
+    until_condition(
         &tasks,
         "outside",
         "JobScheduled",
@@ -165,7 +148,7 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
     let there: Api<DynamicObject> =
         Api::namespaced_with(stage.admin.clone(), &stage.scope.rendering, &raw::<RenderTask>());
     there.create(&PostParams::default(), &misplaced).await?;
-    let why = told(&there, "misplaced", "Ready", ("False", "InvalidSpec")).await?;
+    let why = until_condition(&there, "misplaced", "Ready", ("False", "InvalidSpec")).await?;
     assert!(why.contains("make it in a tenant's namespace"), "{why}");
     gone(&there, "misplaced").await?;
     // No namespace is allowed, which binds tenants and not the platform.
@@ -184,7 +167,7 @@ async fn the_platforms_tasks_are_refused_failed_and_swept_like_others() -> Resul
         &Outcome::Failed("PodFailurePolicy".to_owned(), exit),
     )
     .await?;
-    let why = told(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
+    let why = until_condition(&tasks, "fails", "JobFailed", ("True", "JobFailed")).await?;
     assert!(
         why.starts_with(termination::TerminationReason::BadConfig.sentence()),
         "{why}"
@@ -217,20 +200,20 @@ async fn a_class_says_how_well_it_keeps_the_credential() -> Result<()> {
     stage.start_hub().await?;
     put("foreign", "Single").await?;
     let (shared, separate) = (("False", "SharedContainer"), ("True", "SeparateContainers"));
-    told(&classes, "ours", "Isolated", separate).await?;
-    let warning = told(&classes, "foreign", "Isolated", shared).await?;
+    until_condition(&classes, "ours", "Isolated", separate).await?;
+    let warning = until_condition(&classes, "foreign", "Isolated", shared).await?;
     assert!(
         warning.contains("push credential") && warning.contains("mode Split"),
         "{warning}"
     );
     for name in ["ours", "foreign"] {
-        told(&classes, name, "Ready", ("True", "Ready")).await?;
+        until_condition(&classes, name, "Ready", ("True", "Ready")).await?;
     }
     // Without a namespace in its list it serves no tenant, and says so.
-    let ready = told(&classes, "foreign", "Ready", ("True", "Ready")).await?;
+    let ready = until_condition(&classes, "foreign", "Ready", ("True", "Ready")).await?;
     assert!(ready.contains("allowedNamespaces"), "{ready}");
     put("foreign", "Split").await?;
-    told(&classes, "foreign", "Isolated", separate).await?;
+    until_condition(&classes, "foreign", "Isolated", separate).await?;
     // No event is repeated.
     let begin = stage.plane.audit()?.mark().await?;
     stage.restart_hub().await?;
@@ -266,7 +249,7 @@ async fn a_registry_says_whether_its_credential_can_be_used() -> Result<()> {
         .put_registry(json!({"pushSecretRef": {"name": "push"}}))
         .await?;
     stage.start_hub().await?;
-    let ready = async |wanted| told(&registries, &name, "Ready", wanted).await;
+    let ready = async |wanted| until_condition(&registries, &name, "Ready", wanted).await;
     ready(("False", "PushSecretNotFound")).await?;
     let basic = "kubernetes.io/basic-auth";
     let good = json!({"username": "pusher", "password": support::CANARY});

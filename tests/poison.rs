@@ -15,7 +15,7 @@ use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
 use support::proxy::{Proxy, Stop};
-use support::record::{condition_of, raw};
+use support::record::{raw, until_condition};
 use support::{LIMIT, Stage, has, job_name_of, plane};
 use tokio::sync::OnceCell;
 
@@ -47,14 +47,6 @@ trait Untyped: Sized {
     async fn loose(prefix: &str) -> Result<Self>;
     fn any_tasks(&self) -> Api<DynamicObject>;
     async fn submit_raw(&self, object: Value) -> Result<DynamicObject>;
-    /// Waits until the object has the condition.
-    async fn told(
-        &self,
-        api: &Api<DynamicObject>,
-        name: &str,
-        type_: &str,
-        wanted: (&str, &str),
-    ) -> Result<()>;
     /// A good task starts and ends beside the poison.
     async fn goes_on(&self, name: &str) -> Result<()>;
 }
@@ -75,26 +67,9 @@ impl Untyped for Stage {
         Ok(self.any_tasks().create(&PostParams::default(), &object).await?)
     }
 
-    async fn told(
-        &self,
-        api: &Api<DynamicObject>,
-        name: &str,
-        type_: &str,
-        wanted: (&str, &str),
-    ) -> Result<()> {
-        let wanted = (wanted.0.to_owned(), wanted.1.to_owned());
-        wait_for(&format!("{name} to be told {wanted:?}"), LIMIT, async || {
-            Ok((condition_of(&api.get(name).await?, type_).as_ref() == Some(&wanted)).then_some(()))
-        })
-        .await
-    }
-
     async fn goes_on(&self, name: &str) -> Result<()> {
         let task = self.submit(self.task(name)).await?;
-        self.complete(&task).await?;
-        self.condition(&task, JobSucceeded, "True", "JobSucceeded")
-            .await?;
-        self.cleared(&task).await
+        self.succeeds(&task).await
     }
 }
 
@@ -136,23 +111,22 @@ async fn a_task_that_cannot_be_decoded_gets_a_condition_and_stops_no_other() -> 
     for name in ["early", "bare"] {
         let api = stage.any_tasks();
         for type_ in ["JobScheduled", "Ready"] {
-            stage.told(&api, name, type_, ("False", "InvalidSpec")).await?;
+            until_condition(&api, name, type_, ("False", "InvalidSpec")).await?;
         }
-        stage.told(&api, name, "Stalled", ("True", "InvalidSpec")).await?;
+        until_condition(&api, name, "Stalled", ("True", "InvalidSpec")).await?;
     }
     stage.goes_on("before").await?;
     for (number, spec) in poisons(&stage).into_iter().enumerate() {
         let mut object = stage.task(&format!("poison-{number}"));
         object["spec"] = spec;
         let name = stage.submit_raw(object).await?.name_any();
-        stage
-            .told(
-                &stage.any_tasks(),
-                &name,
-                "JobScheduled",
-                ("False", "InvalidSpec"),
-            )
-            .await?;
+        until_condition(
+            &stage.any_tasks(),
+            &name,
+            "JobScheduled",
+            ("False", "InvalidSpec"),
+        )
+        .await?;
     }
     stage.goes_on("after").await?;
     // Nor is it held: a finalizer that a policy put on it is taken off.
@@ -248,7 +222,7 @@ async fn what_no_schema_refuses_the_hub_refuses() -> Result<()> {
         }
         let name = stage.submit_raw(object).await?.name_any();
         let api = stage.any_tasks();
-        stage.told(&api, &name, "JobScheduled", ("False", reason)).await?;
+        until_condition(&api, &name, "JobScheduled", ("False", reason)).await?;
     }
     let made = stage.requests().await?;
     assert!(
@@ -280,10 +254,10 @@ async fn a_spec_that_is_changed_runs_never_again() -> Result<()> {
         let api = stage.any_tasks();
         api.patch(name, &PatchParams::default(), &change).await?;
     }
-    let told = stage
+    let status = stage
         .condition(&running, JobScheduled, "False", "SpecMutated")
         .await?;
-    assert!(!told.conditions.iter().any(|c| c.type_ == "JobSucceeded"));
+    assert!(!status.conditions.iter().any(|c| c.type_ == "JobSucceeded"));
     stage.cleared(&running).await?;
     stage.goes_on("other").await?;
     stage.restart_hub().await?;
@@ -342,9 +316,7 @@ async fn a_registry_or_a_class_that_cannot_be_decoded_stops_no_other() -> Result
     let classes = stage.poison::<RendererClass>("RendererClass").await?;
     stage.start_hub().await?;
     let name = format!("poison-{}", stage.scope.tenant);
-    stage
-        .told(&registries, &name, "Ready", ("False", "InvalidSpec"))
-        .await?;
+    until_condition(&registries, &name, "Ready", ("False", "InvalidSpec")).await?;
     let lost = stage
         .submit_with("lost", json!({"registryRef": {"name": name}}))
         .await?;
@@ -370,15 +342,13 @@ async fn a_registry_or_a_class_that_cannot_be_decoded_stops_no_other() -> Result
             .condition(task, JobScheduled, "True", "JobScheduled")
             .await?;
     }
-    stage.told(&registries, &name, "Ready", ("True", "Ready")).await?;
+    until_condition(&registries, &name, "Ready", ("True", "Ready")).await?;
     // And poisoned again, what runs goes on.
     for api in [&registries, &classes] {
         let poison = Patch::Merge(json!({"spec": {"hostname": 7, "image": 7}}));
         api.patch(&name, &PatchParams::default(), &poison).await?;
     }
-    stage
-        .told(&registries, &name, "Ready", ("False", "InvalidSpec"))
-        .await?;
+    until_condition(&registries, &name, "Ready", ("False", "InvalidSpec")).await?;
     stage.complete(&lost).await?;
     stage
         .condition(&lost, JobSucceeded, "True", "JobSucceeded")

@@ -37,7 +37,7 @@ use renderhub_harness::remote::ACCOUNT;
 use renderhub_harness::wait_for;
 use serde_json::json;
 use support::away::{Cluster, LOOPBACK, another, away};
-use support::{CANARY, DIGEST, LIMIT, Stage, has, job_name_of};
+use support::{CANARY, DIGEST, LIMIT, Stage, has, job_name_of, message_of};
 
 /// Holds: C2, H7.
 #[tokio::test]
@@ -165,8 +165,7 @@ async fn where_the_platform_does_not_let_it_nothing_is_sent() -> Result<()> {
     let refused = async |name: &str, cluster: &str, reason: &str| -> Result<String> {
         let task = stage.submit_with(name, json!({"clusterName": cluster})).await?;
         let status = stage.condition(&task, JobScheduled, "False", reason).await?;
-        let found = status.conditions.iter().find(|c| c.type_ == "JobScheduled");
-        Ok(found.expect("it was waited for").message.clone())
+        Ok(message_of(&status, JobScheduled).to_owned())
     };
     refused("credential", &bare.name, "CredentialsNotAllowedOnCluster").await?;
     let missing = refused("missing", "no-such-cluster", "ClusterNotFound").await?;
@@ -355,14 +354,14 @@ async fn a_deletion_waits_only_so_long_and_what_it_leaves_goes_when_the_cluster_
     assert_eq!(*key, format!("orphan.{}", task.uid().unwrap_or_default()));
     assert_eq!(orphan["place"]["cluster"], cluster.name);
     assert_eq!(orphan["jobUid"], job.uid().unwrap_or_default());
-    let told = wait_for("the event", LIMIT, async || {
+    let event = wait_for("the event", LIMIT, async || {
         let events = stage.events().await?;
         Ok(events
             .into_iter()
             .find(|e| e.reason.as_deref() == Some("TeardownForced")))
     })
     .await?;
-    assert_eq!(told.type_.as_deref(), Some("Warning"));
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
     // The record outlives the hub.
     stage.restart_hub().await?;
     plane.start_api_server().await?;

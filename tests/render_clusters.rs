@@ -34,7 +34,9 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
     let world = World::new().await?;
     let (west, user) = (world.name("west"), world.user("west").await?);
     world.put_cluster(&west, &west, json!({"qps": 50})).await?;
-    let found = world.told(&west, "False", "KubeconfigNotFound").await?;
+    let found = world
+        .until_connected_is(&west, "False", "KubeconfigNotFound")
+        .await?;
     assert!(
         found.message.contains("spec.kubeConfig.secretRef"),
         "{}",
@@ -43,7 +45,7 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
 
     // It comes later.
     world.put_secret(&west, "value", &kubeconfig_of(&user)?).await?;
-    world.told(&west, "True", "Connected").await?;
+    world.until_connected_is(&west, "True", "Connected").await?;
     let status = world.status(&west).await?;
     assert!(status.version.is_some_and(|version| version.starts_with("1.")));
     assert!(status.last_probe_time.is_some() && status.observed_generation == Some(1));
@@ -81,19 +83,23 @@ async fn a_kubeconfig_is_followed_wherever_its_secret_goes() -> Result<()> {
 
     // The key goes, and comes back under the other name.
     world.put_secret(&west, "something", "else").await?;
-    world.told(&west, "False", "KubeconfigNotFound").await?;
+    world
+        .until_connected_is(&west, "False", "KubeconfigNotFound")
+        .await?;
     assert_eq!(world.registry().connections(), 0);
     world
         .put_secret(&west, "value.yaml", &kubeconfig_of(&user)?)
         .await?;
-    world.told(&west, "True", "Connected").await?;
+    world.until_connected_is(&west, "True", "Connected").await?;
 
     // The Secret goes, and another one comes.
     world.delete_secret(&west).await?;
-    world.told(&west, "False", "KubeconfigNotFound").await?;
+    world
+        .until_connected_is(&west, "False", "KubeconfigNotFound")
+        .await?;
     assert_eq!(world.registry().connections(), 0);
     world.put_secret(&west, "value", &kubeconfig_of(&user)?).await?;
-    world.told(&west, "True", "Connected").await?;
+    world.until_connected_is(&west, "True", "Connected").await?;
 
     // The cluster goes, and nothing of it stays.
     world.delete_cluster(&west).await?;
@@ -130,16 +136,23 @@ async fn each_kubeconfig_that_is_refused_says_why() -> Result<()> {
         world.put_cluster(&name, &name, json!({})).await?;
     }
     for (name, kubeconfig, reason) in &table {
-        let told = world.told(&world.name(name), "False", reason).await?;
-        assert!(!told.message.contains("docs/reasons"), "{}", told.message);
-        let is_own_words = !told.message.contains("BEGIN") && !told.message.contains(&kubeconfig[..2]);
-        assert!(is_own_words || name == &"garbage", "{}", told.message);
+        let condition = world
+            .until_connected_is(&world.name(name), "False", reason)
+            .await?;
+        assert!(
+            !condition.message.contains("docs/reasons"),
+            "{}",
+            condition.message
+        );
+        let is_own_words =
+            !condition.message.contains("BEGIN") && !condition.message.contains(&kubeconfig[..2]);
+        assert!(is_own_words || name == &"garbage", "{}", condition.message);
     }
     // Only one of them led to a connection, and that is corrected like all others.
     assert_eq!(world.registry().connections(), 1);
     let mended = world.name("exec");
     world.put_secret(&mended, "value", &good).await?;
-    world.told(&mended, "True", "Connected").await?;
+    world.until_connected_is(&mended, "True", "Connected").await?;
     world.passed().await
 }
 
@@ -154,7 +167,7 @@ async fn clusters_of_one_kubeconfig_have_one_connection() -> Result<()> {
     let by_name = json!({"kubeConfig": {"secretRef": {"name": "shared", "key": "value"}}});
     for (name, more) in [(&west, json!({})), (&east, by_name)] {
         world.put_cluster(name, "shared", more).await?;
-        world.told(name, "True", "Connected").await?;
+        world.until_connected_is(name, "True", "Connected").await?;
     }
     assert_eq!(world.registry().connections(), 1);
     world.delete_cluster(&east).await?;
@@ -162,7 +175,7 @@ async fn clusters_of_one_kubeconfig_have_one_connection() -> Result<()> {
     assert_eq!(world.registry().connections(), 1);
     let (attempts, _) = world.connections_of(&west);
     assert_eq!(attempts, 1, "it was connected to once");
-    world.told(&west, "True", "Connected").await?;
+    world.until_connected_is(&west, "True", "Connected").await?;
     world.delete_cluster(&west).await?;
     wait_for("the connection to be gone", LIMIT, async || {
         Ok((world.registry().connections() == 0).then_some(()))
@@ -179,7 +192,7 @@ async fn tasks_of_a_cluster_that_is_gone_are_seen_to_their_end() -> Result<()> {
         .put_secret(&west, "value", &kubeconfig_of(&world.user("west").await?)?)
         .await?;
     world.put_cluster(&west, &west, json!({})).await?;
-    world.told(&west, "True", "Connected").await?;
+    world.until_connected_is(&west, "True", "Connected").await?;
     let site = Arc::new(world.site(&west));
     world.want(SiteRequest::Open(Arc::clone(&site)))?;
     world.is_up(&west).await?;
@@ -250,7 +263,7 @@ async fn a_credential_that_is_refused_is_read_once_more() -> Result<()> {
         .put_secret(&west, "value", &with_token(&good, "nobody")?)
         .await?;
     world.put_cluster(&west, &west, json!({})).await?;
-    world.told(&west, "False", "Unauthorized").await?;
+    world.until_connected_is(&west, "False", "Unauthorized").await?;
     wait_for("the Secret to be read once more", LIMIT, async || {
         Ok((world.reads_of(&west).await? == 2).then_some(()))
     })
@@ -258,7 +271,7 @@ async fn a_credential_that_is_refused_is_read_once_more() -> Result<()> {
     world.barrier().await?;
     assert_eq!(world.reads_of(&west).await?, 2);
     world.put_secret(&west, "value", &good).await?;
-    world.told(&west, "True", "Connected").await?;
+    world.until_connected_is(&west, "True", "Connected").await?;
     world.passed().await
 }
 
@@ -284,19 +297,21 @@ async fn dead_clusters_are_reported_and_delay_no_other() -> Result<()> {
     let alive = world.name("alive");
     world.put_secret(&alive, "value", &good).await?;
     world.put_cluster(&alive, &alive, json!({})).await?;
-    world.told(&alive, "True", "Connected").await?;
+    world.until_connected_is(&alive, "True", "Connected").await?;
     world.delete_secret(&alive).await?;
-    world.told(&alive, "False", "KubeconfigNotFound").await?;
+    world
+        .until_connected_is(&alive, "False", "KubeconfigNotFound")
+        .await?;
     for n in 0..50 {
         let name = world.name(&format!("dead-{n}"));
-        let told = world.told(&name, "False", "Unreachable").await?;
+        let condition = world.until_connected_is(&name, "False", "Unreachable").await?;
         let status = world.status(&name).await?;
         let (made, next) = status
             .connection_attempts
             .zip(status.next_connection_attempt)
             .context("it is told")?;
         assert!(made > 0 && next.0 > k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
-        let (why, ending) = told
+        let (why, ending) = condition
             .message
             .split_once("; connection attempts: ")
             .context("it ends so")?;

@@ -282,13 +282,13 @@ async fn every_right_is_used(prefix: &str, flags: &[&str], kubeconfigs: Option<&
     let kubeconfigs = kubeconfigs.unwrap_or(&stage.scope.rendering).to_owned();
     do_everything(&mut stage, &kubeconfigs, flags.contains(&EVERYWHERE)).await?;
     let rights = stage.rights.clone();
-    let told = |unused: &std::collections::BTreeSet<Grant>| {
+    let listed = |unused: &std::collections::BTreeSet<Grant>| {
         let left = unused.iter().filter(|grant| !is_asked_by_policies(grant));
         left.map(ToString::to_string).collect::<Vec<_>>()
     };
     // What is done from time to time may be still to come.
     wait_for("every right of the chart to be used", LIMIT, async || {
-        let unused = told(&rights.unused(&requests(&stage).await?));
+        let unused = listed(&rights.unused(&requests(&stage).await?));
         ensure!(
             unused.is_empty(),
             "the chart gives what no hub needs: {unused:#?}"
@@ -296,7 +296,7 @@ async fn every_right_is_used(prefix: &str, flags: &[&str], kubeconfigs: Option<&
         Ok(Some(()))
     })
     .await?;
-    let seen = told(&planted(rights)?.unused(&requests(&stage).await?));
+    let seen = listed(&planted(rights)?.unused(&requests(&stage).await?));
     assert_eq!(
         seen,
         ["list secrets in the cluster"],

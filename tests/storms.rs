@@ -16,7 +16,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
-use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::{QueuePolicy, RenderTask};
 use renderhub_harness::{apply, finish, turn, wait_for};
 use serde_json::json;
@@ -36,7 +36,6 @@ const FLOOD: usize = 300;
 const AT_ONCE: usize = 32;
 
 trait Storms {
-    async fn succeeds(&self, task: &RenderTask) -> Result<()>;
     /// Writes an annotation a hundred times a second; how often it was written.
     async fn storm(&self, name: &str) -> Result<usize>;
     /// Writes a false status as often as the API server takes one; how often.
@@ -46,12 +45,6 @@ trait Storms {
 }
 
 impl Storms for Stage {
-    async fn succeeds(&self, task: &RenderTask) -> Result<()> {
-        self.complete(task).await?;
-        self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;
-        self.cleared(task).await
-    }
-
     async fn storm(&self, name: &str) -> Result<usize> {
         let (mut beat, end) = (interval(BEAT), Instant::now() + STORM);
         let beats = stream::poll_fn(move |cx| beat.poll_tick(cx).map(Some));

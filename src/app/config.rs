@@ -296,7 +296,7 @@ impl RunArgs {
     fn limits(&self) -> Result<TaskControllerLimits, SettingsError> {
         let caps = self.caps()?;
         if self.gc_interval < Duration::from_secs(1) {
-            return Err(SettingsError::SweepsTooOften);
+            return Err(SettingsError::TooShort("gc-interval"));
         }
         Ok(TaskControllerLimits {
             caps,
@@ -413,7 +413,7 @@ pub(super) mod tests {
                 SettingsError::Zero("max-active-jobs-per-namespace"),
             ),
             (&["--max-active-jobs", "5"], SettingsError::CapsContradict),
-            (&["--gc-interval", "10ms"], SettingsError::SweepsTooOften),
+            (&["--gc-interval", "10ms"], SettingsError::TooShort("gc-interval")),
             (
                 &["--default-service-account", "a:b"],
                 SettingsError::NotAServiceAccount,

@@ -9,4 +9,5 @@ pub mod posture;
 pub mod reference_grants;
 pub mod registry;
 pub mod tenancy;
+pub mod undecodable;
 pub mod unserved_namespaces;

@@ -433,8 +433,8 @@ async fn each_pattern_takes_and_refuses() -> Result<()> {
             whole["spec"][name] = json!(text);
             let answer = verdict(&client, &whole).await?;
             assert_eq!(answer.is_ok(), is_legal, "{field} {text:?}: {answer:?}");
-            if let (Some(told), Err(refusal)) = (said_of(name), answer) {
-                assert!(refusal.contains(told), "{field} {text:?}: {refusal}");
+            if let (Some(wanted), Err(refusal)) = (said_of(name), answer) {
+                assert!(refusal.contains(wanted), "{field} {text:?}: {refusal}");
             }
         }
     }

@@ -72,8 +72,8 @@ async fn a_lapse_stops_all_writes_and_costs_nothing_else() -> Result<()> {
     ensure!(!log.contains("a pass failed"), "{log}");
     let metrics = hub.metrics().await?;
     ensure!(!metrics.contains("NoClaim"), "{metrics}");
-    let told = said(&world).await?;
-    ensure!(!told.contains("claim"), "{told}");
+    let message = said(&world).await?;
+    ensure!(!message.contains("claim"), "{message}");
     world.each_once(load).await?;
     ensure!(hub.sigterm(LIMIT).await?.code() == Some(0));
     world.stage.passed();

@@ -73,8 +73,8 @@ async fn one_byte_at_a_time_reaches_the_deadline_and_a_pause_the_shorter_one() {
 async fn a_body_that_is_told_to_be_too_large_is_not_read() {
     for http in BOTH {
         let server = Hostile::start(http, |_| {
-            let told = vec![("content-length", (400 << 20).to_string())];
-            Reply::Parts(200, told, Box::pin(stream::pending()))
+            let headers = vec![("content-length", (400 << 20).to_string())];
+            Reply::Parts(200, headers, Box::pin(stream::pending()))
         })
         .await
         .unwrap();

@@ -18,7 +18,8 @@ use renderhub_harness::hostile::{Asked, Http, Reply};
 use tokio::net::TcpListener;
 
 use crate::support::{
-    BOTH, NAMESPACE, cluster, config, ended, event, failed, get, hub, job, list, settings, short, told,
+    BOTH, NAMESPACE, changes_seen, cluster, config, ended, event, failed, get, hub, job, list, settings,
+    short,
 };
 
 /// Which case the process is for.
@@ -195,7 +196,7 @@ async fn run(case: &str) {
         .unwrap();
     let watch_for = async |limits: RemoteClientLimits, time| {
         let link = link_of_the_case(limits);
-        tokio::time::timeout(time, told(&link, |_| false))
+        tokio::time::timeout(time, changes_seen(&link, |_| false))
             .await
             .map(|(_, end)| end)
     };

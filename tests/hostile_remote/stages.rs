@@ -79,7 +79,7 @@ async fn a_call_to_a_cluster_tells_how_far_it_came() {
     let nameless = RemoteClient::new(&nameless, &resolving).unwrap();
     let refused = RemoteClient::new(&config(closed().await, &authority), &settings(short())).unwrap();
     let half = breaking(Http::One, HALF).await;
-    let mut told = vec![
+    let mut seen = vec![
         (failed(nameless.probe().await), TransportStage::Resolve),
         (failed(refused.probe().await), TransportStage::Connect),
         (
@@ -89,33 +89,33 @@ async fn a_call_to_a_cluster_tells_how_far_it_came() {
     ];
     for http in BOTH {
         let stranger = sound(http, Shown::OtherAuthority).await;
-        told.push((failed(link(&stranger).probe().await), TransportStage::Tls));
+        seen.push((failed(link(&stranger).probe().await), TransportStage::Tls));
         let breaks = breaking(http, "").await;
-        told.push((
+        seen.push((
             failed(link(&breaks).send(get("/x"), None).await),
             TransportStage::Send,
         ));
         let server = sound(http, Shown::Right).await;
         let good = link(&server);
         let objects = TaskObjectClient::new(Arc::new(Way(good.clone())), None, NAMESPACE.to_owned(), hub());
-        told.push((failed(objects.get_job("render-x").await), TransportStage::Decode));
+        seen.push((failed(objects.get_job("render-x").await), TransportStage::Decode));
         // Longer than any address, with the host before it.
         let long = format!("/{}", "x".repeat(65_520));
-        told.push((
+        seen.push((
             failed(good.send(get(&long), None).await),
             TransportStage::Internal,
         ));
         good.close();
-        told.push((failed(good.probe().await), TransportStage::Canceled));
+        seen.push((failed(good.probe().await), TransportStage::Canceled));
     }
-    for (error, stage) in &told {
+    for (error, stage) in &seen {
         assert_eq!(*error, CallError::Transport(*stage));
         assert_eq!((error.kind(), error.stage()), ("Transport", Some(stage.as_str())));
     }
     let all = TransportStage::ALL.iter();
     assert!(
-        all.clone().all(|stage| told.iter().any(|(_, of)| of == stage)),
-        "{told:?}"
+        all.clone().all(|stage| seen.iter().any(|(_, of)| of == stage)),
+        "{seen:?}"
     );
 }
 

@@ -209,7 +209,7 @@ pub async fn cluster(
 }
 
 /// The events of `watch_jobs`, in short, until it ended or there were enough.
-pub async fn told(
+pub async fn changes_seen(
     link: &RemoteClient,
     is_enough: impl Fn(&[String]) -> bool,
 ) -> (Vec<String>, Option<WatchEnd>) {
@@ -246,6 +246,6 @@ fn shortly(change: &WatchChange<JobMetadata>) -> String {
 
 /// How `watch_jobs` ended, and its events before.
 pub async fn ended(link: &RemoteClient) -> (Vec<String>, WatchEnd) {
-    let (all, end) = told(link, |_| false).await;
+    let (all, end) = changes_seen(link, |_| false).await;
     (all, end.unwrap())
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::{
-    BOTH, CANARY, NAMESPACE, cluster, ended, event, job, link, link_with, list, short, told,
+    BOTH, CANARY, NAMESPACE, changes_seen, cluster, ended, event, job, link, link_with, list, short,
     while_others_work,
 };
 
@@ -60,7 +60,7 @@ async fn jobs_are_listed_and_then_watched_from_there() {
             )
         })
         .await;
-        let (all, _) = told(&link(&server), |all| {
+        let (all, _) = changes_seen(&link(&server), |all| {
             let has = |end: &str| all.iter().any(|line| line.ends_with(end));
             has("gone") && has("Soon")
         })
@@ -122,11 +122,11 @@ async fn what_is_foreign_or_cannot_be_true_is_not_sent_on() {
     lines.push(event("ADDED", &job("t8", "j8", 103)));
     let items = [all, vec![job("t9", "j9", 99)]].concat();
     let server = cluster(Http::Two, items, move |_| then_quiet(lines.clone())).await;
-    let (told, _) = told(&link(&server), |all| {
+    let (changes, _) = changes_seen(&link(&server), |all| {
         all.iter().any(|line| line.starts_with("t8"))
     })
     .await;
-    assert_eq!(told, ["restart", "t9 is j9 No", "synced", "t8 is j8 No"]);
+    assert_eq!(changes, ["restart", "t9 is j9 No", "synced", "t8 is j8 No"]);
 }
 
 /// Holds: H4.
@@ -179,7 +179,7 @@ async fn a_version_that_is_too_old_once_is_listed_again() {
         }
     })
     .await;
-    let (all, _) = told(&link(&server), |all| {
+    let (all, _) = changes_seen(&link(&server), |all| {
         all.iter().any(|line| line.starts_with("t2"))
     })
     .await;
@@ -204,7 +204,7 @@ async fn a_watch_that_ends_goes_on_where_it_was_without_a_list() {
         }
     })
     .await;
-    let (all, _) = told(&link(&server), |all| {
+    let (all, _) = changes_seen(&link(&server), |all| {
         all.iter().any(|line| line.starts_with("t2"))
     })
     .await;
@@ -327,7 +327,7 @@ async fn a_flood_is_read_at_a_bounded_pace() {
         (limits.event_rate, limits.event_burst) = (1_000, 1_000);
         let link = link_with(&server, limits);
         let begin = Instant::now();
-        let (all, end) = while_others_work(told(&link, |all| all.len() >= 3_500)).await;
+        let (all, end) = while_others_work(changes_seen(&link, |all| all.len() >= 3_500)).await;
         assert_eq!(end, None, "it goes on");
         // A thousand at once and a thousand a second: a slow machine takes longer, and none is quicker.
         let (count, took) = (all.len(), begin.elapsed());
@@ -353,7 +353,7 @@ async fn of_a_flood_of_events_of_a_job_the_last_one_counts() {
                 .filter_map(|line| line.split(' ').nth(2));
             uids.map(ToOwned::to_owned).collect::<BTreeSet<_>>() == last
         };
-        let (all, _) = told(&link_with(&server, limits), is_last).await;
+        let (all, _) = changes_seen(&link_with(&server, limits), is_last).await;
         assert!(
             all.len() < usize::try_from(EVENTS / 2).unwrap(),
             "{http:?} told {} times",

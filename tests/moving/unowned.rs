@@ -87,11 +87,11 @@ async fn a_namespace_that_no_hub_serves_is_counted_and_named() -> Result<()> {
     two.to.counts_unowned("1").await?;
     two.from.counts_unowned("1").await?;
     let log = two.to.hub().log();
-    let told = log
+    let lines = log
         .lines()
         .filter(|line| line.contains("no hub serves these namespaces"));
     ensure!(
-        told.filter(|line| line.contains(&namespace)).count() == 1,
+        lines.filter(|line| line.contains(&namespace)).count() == 1,
         "{log}"
     );
     let found = two.to.unowned(false).await?;

@@ -23,7 +23,6 @@ use renderhub::renderer::origin::Origin;
 use renderhub::renderer::registry::RegistryClient;
 use renderhub::renderer::tls;
 use renderhub::renderer::transport::{Transport, TransportLimits};
-use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::{Registry, RegistryOptions, apply, wait_for};
 use serde_json::{Value, json};
 
@@ -151,16 +150,6 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets the stage's registry be this one, in plain HTTP, with these fields laid over.
-    pub async fn use_registry(&self, host: &str, spec: Value) -> Result<()> {
-        let mut changes = json!({"hostname": host, "plainHTTP": true, "pushSecretRef": {"name": "push"}});
-        for (key, value) in spec.as_object().context("no object")? {
-            changes[key] = value.clone();
-        }
-        self.stage.put_registry(changes).await?;
-        self.stage.sees_registries().await
-    }
-
     /// A scene whose registry is a real one that prunes, with a certificate of its own authority.
     pub async fn with_store(prefix: &str) -> Result<(Self, Store)> {
         let scene = Self::new(prefix).await?;
@@ -176,7 +165,7 @@ impl Scene {
         let secrets = scene.stage.secrets();
         secrets.patch("push", &PatchParams::default(), &patch).await?;
         let spec = json!({"prune": true, "plainHTTP": false, "caConfigMapRef": {"name": "registry-ca"}});
-        scene.use_registry(&store.0.host(), spec).await?;
+        scene.stage.use_registry_at(&store.0.host(), spec).await?;
         Ok((scene, store))
     }
 
@@ -204,16 +193,9 @@ impl Scene {
         };
         let mut client = store.client(&pushed.repository)?;
         client.push(&pushed.tag.parse()?, &pushed.artifact).await?;
-        self.complete_with(task, pushed.artifact.manifest.digest.as_str())
-            .await?;
+        let digest = pushed.artifact.manifest.digest.as_str();
+        self.stage.complete_with(task, digest).await?;
         Ok(pushed)
-    }
-
-    async fn complete_with(&self, task: &RenderTask, digest: &str) -> Result<()> {
-        let (stage, job) = (&self.stage, self.stage.job_of(task).await?);
-        let message = json!({"phase": "Push", "reason": "Pushed", "digest": digest}).to_string();
-        finish::pod_for_job(&stage.admin, &job, &[Exit::new("renderer", 0, message)]).await?;
-        finish::complete_job(&stage.admin, &stage.scope.rendering, &job.name_any()).await
     }
 
     async fn delete_target(&self, name: &str) -> Result<()> {
@@ -380,7 +362,7 @@ async fn a_chart_that_is_being_deleted_is_rendered_again_only_once_that_has_ende
     })
     .await;
     let host = registry.address.to_string();
-    scene.use_registry(&host, json!({"prune": true})).await?;
+    scene.stage.use_registry_at(&host, json!({"prune": true})).await?;
     scene.release("shop", "1.0.0", json!({})).await?;
     scene.target("near", json!({})).await?;
     scene.bind("near", "shop").await?;
@@ -435,7 +417,7 @@ async fn a_registry_that_refuses_or_says_nothing_holds_no_deletion_and_is_given_
     })
     .await;
     let host = registry.address.to_string();
-    scene.use_registry(&host, json!({"prune": true})).await?;
+    scene.stage.use_registry_at(&host, json!({"prune": true})).await?;
     for (status, failure) in [
         (400, PruneFailure::Refused),
         (401, PruneFailure::Refused),

@@ -239,7 +239,7 @@ async fn while_a_registry_gives_no_answer_what_runs_stays_and_once_it_does_the_t
     let mut scene = Scene::new("silent").await?;
     let registry = Scripted::start(500).await;
     let host = registry.host();
-    scene.use_registry(&host, json!({})).await?;
+    scene.stage.use_registry_at(&host, json!({})).await?;
     let first = scene.target_with_two_versions(json!({})).await?;
     let before = scene.release_tasks().await?;
     assert!(registry.asked().is_empty());
@@ -288,7 +288,7 @@ async fn while_a_registry_gives_no_answer_what_runs_stays_and_once_it_does_the_t
 async fn a_registry_that_says_that_it_has_nothing_has_a_chart_rendered_once() -> Result<()> {
     let scene = Scene::new("denies").await?;
     let registry = Scripted::start(404).await;
-    scene.use_registry(&registry.host(), json!({})).await?;
+    scene.stage.use_registry_at(&registry.host(), json!({})).await?;
     let first = scene.target_with_two_versions(json!({})).await?;
     let change = json!({"rollbackTo": first.version});
     scene.change_target("edge", change).await?;

@@ -127,7 +127,7 @@ async fn a_class_is_pulled_with_copies_of_its_secrets_that_follow_them_and_go() 
     sources.put("second", &["*.example.com:5000"], "two").await?;
     sources.put("elsewhere", &["other.example.com"], "three").await?;
     let classes = put_class(&stage, &["second", "first"]).await?;
-    told(&classes, "private", "PullSecretsResolved", ("True", "Resolved")).await?;
+    until_condition(&classes, "private", "PullSecretsResolved", ("True", "Resolved")).await?;
 
     let (task, used) = stage.pulled_with("before").await?;
     let copies = stage.copies().await?;
@@ -200,7 +200,7 @@ async fn a_secret_that_was_made_by_hand_is_used_as_before_and_what_is_wrong_is_s
         namespace,
     };
     let classes = put_class(&stage, &["pull"]).await?;
-    let missing = told(
+    let missing = until_condition(
         &classes,
         "private",
         "PullSecretsResolved",
@@ -212,7 +212,7 @@ async fn a_secret_that_was_made_by_hand_is_used_as_before_and_what_is_wrong_is_s
     assert_eq!(used, ["pull"], "as before");
 
     sources.put("pull", &["other.example.com"], "canary").await?;
-    let hostless = told(
+    let hostless = until_condition(
         &classes,
         "private",
         "PullSecretsResolved",
@@ -228,7 +228,7 @@ async fn a_secret_that_was_made_by_hand_is_used_as_before_and_what_is_wrong_is_s
         "metadata": {"name": "pull"}, "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{}"},
     }))?;
     stage.secrets().create(&PostParams::default(), &by_hand).await?;
-    let hand = told(&classes, "private", "PullSecretsResolved", ("True", "Resolved")).await?;
+    let hand = until_condition(&classes, "private", "PullSecretsResolved", ("True", "Resolved")).await?;
     assert!(hand.contains("the one in the rendering namespace"), "{hand}");
     sources
         .put("pull", &["registry.example.com:5000"], "canary")
@@ -238,7 +238,7 @@ async fn a_secret_that_was_made_by_hand_is_used_as_before_and_what_is_wrong_is_s
 
     stage.secrets().delete("pull", &DeleteParams::default()).await?;
     wait_for("the class to say that there is a copy", LIMIT, async || {
-        let said = told(&classes, "private", "PullSecretsResolved", ("True", "Resolved")).await?;
+        let said = until_condition(&classes, "private", "PullSecretsResolved", ("True", "Resolved")).await?;
         Ok(said
             .contains("pull (has registry.example.com:5000)")
             .then_some(()))

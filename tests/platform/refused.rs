@@ -12,19 +12,11 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, Stalled};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
-use super::told;
-use support::record::raw;
+use support::record::{raw, until_condition};
 use support::{LIMIT, Stage, has, plane};
 
 /// Longest that a task may wait after what refused it is gone: the pauses grow while it is there.
 const AGAIN: Duration = Duration::from_secs(120);
-
-async fn put_class(stage: &Stage, spec: Value) -> Result<()> {
-    let class = json!({"apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
-        "metadata": {"name": "tried"}, "spec": spec});
-    apply::object(&stage.admin, class).await?;
-    Ok(())
-}
 
 /// Waits until an event on the class says this.
 async fn event_says(stage: &Stage, words: &str) -> Result<()> {
@@ -80,12 +72,17 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
     let classes: Api<DynamicObject> = Api::all_with(stage.admin.clone(), &raw::<RendererClass>());
     stage.make_registry().await?;
     let asks_too_much = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
-    put_class(&stage, json!({"image": "a.test/b:1", "resources": asks_too_much})).await?;
+    stage
+        .put_class(
+            "tried",
+            json!({"image": "a.test/b:1", "resources": asks_too_much}),
+        )
+        .await?;
     stage.start_hub().await?;
 
     // Found when the class is seen, before any task of it.
     let field = "spec.template.spec.";
-    let message = told(&classes, "tried", "Ready", ("False", "JobRefused")).await?;
+    let message = until_condition(&classes, "tried", "Ready", ("False", "JobRefused")).await?;
     assert!(
         message.contains(field) && message.contains("correct the class"),
         "{message}"
@@ -108,8 +105,10 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
     );
     assert_eq!(stage.objects(&shop).await?, (false, false));
     let fits = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
-    put_class(&stage, json!({"image": "a.test/b:1", "resources": fits})).await?;
-    told(&classes, "tried", "Ready", ("True", "Ready")).await?;
+    stage
+        .put_class("tried", json!({"image": "a.test/b:1", "resources": fits}))
+        .await?;
+    until_condition(&classes, "tried", "Ready", ("True", "Ready")).await?;
     starts(&stage, "shop").await?;
 
     // A policy that denies Jobs later is found by the first task, and nothing shows the hub that it is gone.
@@ -119,7 +118,7 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
     stage
         .condition(&denied, JobScheduled, "False", "JobRefused")
         .await?;
-    let message = told(&classes, "tried", "Ready", ("False", "JobRefused")).await?;
+    let message = until_condition(&classes, "tried", "Ready", ("False", "JobRefused")).await?;
     assert!(
         message.contains("ValidatingAdmissionPolicy no-jobs denies it"),
         "{message}"
@@ -132,7 +131,7 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
     jobs_are_accepted(&stage, true).await?;
     starts(&stage, "denied").await?;
     starts(&stage, "own").await?;
-    told(&classes, "tried", "Ready", ("True", "Ready")).await?;
+    until_condition(&classes, "tried", "Ready", ("True", "Ready")).await?;
 
     // A webhook that must be asked and is not there.
     break_webhook(&stage).await?;
@@ -141,7 +140,7 @@ async fn a_class_whose_jobs_are_refused_says_why_and_its_tasks_start_once_they_a
     stage
         .condition(&unasked, JobScheduled, "False", "JobRefused")
         .await?;
-    let message = told(&classes, "tried", "Ready", ("False", "JobRefused")).await?;
+    let message = until_condition(&classes, "tried", "Ready", ("False", "JobRefused")).await?;
     assert!(
         message.contains("the admission webhook gone.example.com does not answer"),
         "{message}"

@@ -92,14 +92,14 @@ async fn a_right_that_is_granted_while_the_hub_works_is_reported() -> Result<()>
     stage.give_everywhere(SECRETS).await?;
     stage.until_shown("refused").await?;
     let log = stage.hub().log();
-    let told: Vec<_> = log
+    let lines: Vec<_> = log
         .lines()
         .filter(|line| line.contains("no start would be possible any more"))
         .collect();
-    ensure!(!told.is_empty(), "{log}");
+    ensure!(!lines.is_empty(), "{log}");
     ensure!(
-        told[0].contains("watch secrets") && told[0].contains("hub-refuses-to-start.md#tenant-rights"),
-        "{told:?}"
+        lines[0].contains("watch secrets") && lines[0].contains("hub-refuses-to-start.md#tenant-rights"),
+        "{lines:?}"
     );
     // It goes on working, and says so when the right is gone.
     stage.barrier().await?;

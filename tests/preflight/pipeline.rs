@@ -77,9 +77,9 @@ async fn a_hub_of_all_namespaces_asks_for_the_whole_cluster() -> Result<()> {
     stage.forbid("create", "hydratedtargets").await?;
     stage.start_hub().await?;
     let said = "the hub may not create hydratedtargets in the whole cluster";
-    let told = stage.log_lines(said);
+    let lines = stage.log_lines(said);
     ensure!(
-        told.len() == 1 && told[0]["level"] == "WARN",
+        lines.len() == 1 && lines[0]["level"] == "WARN",
         "{}",
         stage.hub().log()
     );

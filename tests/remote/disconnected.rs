@@ -50,8 +50,8 @@ async fn a_disconnected_cluster_gets_no_byte_and_its_tasks_lose_no_time() -> Res
     stage
         .change_cluster(&cluster.name, json!({"disconnect": true}))
         .await?;
-    let told = stage.connected(&cluster.name, "False", "Disconnected").await?;
-    let conditions = told.status.unwrap_or_default().conditions;
+    let seen = stage.connected(&cluster.name, "False", "Disconnected").await?;
+    let conditions = seen.status.unwrap_or_default().conditions;
     assert!(
         conditions[0].message.contains("spec.disconnect") && !conditions[0].message.contains("http"),
         "{}",

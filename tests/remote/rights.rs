@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use support::away::{Cluster, LOOPBACK, another, away};
 use support::own::OWN_GATE;
-use support::{LIMIT, Stage, has};
+use support::{LIMIT, Stage, has, message_of};
 
 /// The message of the condition `Connected` of a cluster, once it is so.
-async fn told(stage: &Stage, cluster: &str, status: &str, reason: &str) -> Result<String> {
-    let told = stage.connected(cluster, status, reason).await?;
-    let conditions = told.status.unwrap_or_default().conditions;
+async fn connected(stage: &Stage, cluster: &str, status: &str, reason: &str) -> Result<String> {
+    let seen = stage.connected(cluster, status, reason).await?;
+    let conditions = seen.status.unwrap_or_default().conditions;
     Ok(conditions.first().context("it was waited for")?.message.clone())
 }
 
@@ -50,7 +50,7 @@ async fn rights_that_are_taken_away_while_connected_are_missed_within_two_probes
     stage.connected(&cluster.name, "True", "Connected").await?;
     let shown = format!("renderhub_cluster_connected{{cluster=\"{}\"}}", cluster.name);
     cluster.remote.revoke().await?;
-    let message = told(&stage, &cluster.name, "False", "Forbidden").await?;
+    let message = connected(&stage, &cluster.name, "False", "Forbidden").await?;
     assert!(message.contains("list and watch Jobs"), "{message}");
     wait_for("the metric that the alert looks at", LIMIT, async || {
         let metrics = stage.hub().metrics().await?;
@@ -111,8 +111,7 @@ async fn a_right_that_is_missing_there_is_named_with_its_cluster() -> Result<()>
         rules(&cluster, there).await?;
         let task = stage.submit_to(name, &cluster).await?;
         let status = stage.condition(&task, JobScheduled, "False", "Forbidden").await?;
-        let scheduled = status.conditions.iter().find(|c| c.type_ == "JobScheduled");
-        let message = &scheduled.context("it was waited for")?.message;
+        let message = message_of(&status, JobScheduled);
         assert!(message.contains(missing), "{message}");
         assert!(message.contains(&cluster.name), "{message}");
         rules(&cluster, all(&jobs, &secrets)).await?;
@@ -139,7 +138,7 @@ async fn a_namespace_that_is_not_there_and_an_address_that_is_refused_have_sente
     let mut object = cluster.remote.render_cluster(&missing, "everywhere");
     object["spec"]["renderNamespace"] = json!("no-such-namespace");
     apply::object(&stage.admin, object).await?;
-    let message = told(&stage, &missing, "False", "Forbidden").await?;
+    let message = connected(&stage, &missing, "False", "Forbidden").await?;
     assert!(
         message.contains("does not have the namespace that spec.renderNamespace names"),
         "{message}"
@@ -150,7 +149,7 @@ async fn a_namespace_that_is_not_there_and_an_address_that_is_refused_have_sente
     stage.put_kubeconfig("refused", &document.to_string()).await?;
     let refused = format!("{}-refused", cluster.name);
     apply::object(&stage.admin, cluster.remote.render_cluster(&refused, "refused")).await?;
-    let message = told(&stage, &refused, "False", "Unreachable").await?;
+    let message = connected(&stage, &refused, "False", "Unreachable").await?;
     assert!(
         message.contains("does not connect to the address") && message.contains("--cluster-allow-cidrs"),
         "{message}"
@@ -227,8 +226,7 @@ async fn a_key_that_is_called_like_the_file_is_named_to_the_tenant() -> Result<(
     let status = stage
         .condition(&task, JobScheduled, "False", "KubeconfigNotFound")
         .await?;
-    let scheduled = status.conditions.iter().find(|c| c.type_ == "JobScheduled");
-    let message = &scheduled.context("it was waited for")?.message;
+    let message = message_of(&status, JobScheduled);
     assert!(
         message.contains("the Secret own-cluster") && message.contains("neither a key value nor value.yaml"),
         "{message}"

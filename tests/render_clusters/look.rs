@@ -23,7 +23,8 @@ impl World {
             k8s_openapi::jiff::Timestamp::now().as_millisecond()
         ));
         self.put_cluster(&name, &name, json!({})).await?;
-        self.told(&name, "False", "KubeconfigNotFound").await?;
+        self.until_connected_is(&name, "False", "KubeconfigNotFound")
+            .await?;
         self.delete_cluster(&name).await
     }
 

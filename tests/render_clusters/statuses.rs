@@ -44,9 +44,11 @@ async fn a_huge_secret_is_read_again_and_again_and_leaves_nothing() -> Result<()
         .put_secret(&huge, "value", &"#".repeat(1024 * 1024 - 1024))
         .await?;
     world.put_cluster(&small, &small, json!({})).await?;
-    world.told(&small, "False", "BadKubeconfig").await?;
+    world.until_connected_is(&small, "False", "BadKubeconfig").await?;
     world.put_cluster(&huge, &huge, json!({})).await?;
-    world.told(&huge, "False", "KubeconfigTooLarge").await?;
+    world
+        .until_connected_is(&huge, "False", "KubeconfigTooLarge")
+        .await?;
     // What the allocator keeps of the first readings, for each thread, serves those that follow.
     let mut used = Vec::new();
     for n in 0..60 {
@@ -83,7 +85,7 @@ async fn a_hub_that_starts_again_writes_nothing_that_is_said_already() -> Result
         world
             .put_cluster(name, name, json!({"suspend": *name == bad}))
             .await?;
-        world.told(name, status, reason).await?;
+        world.until_connected_is(name, status, reason).await?;
     }
     // A change that no condition shows may be written a little later.
     world.settled(&up).await?;
@@ -110,9 +112,9 @@ async fn a_hub_that_starts_again_writes_nothing_that_is_said_already() -> Result
         api.patch_status(name, &PatchParams::default(), &Patch::Merge(&forgery))
             .await?;
     }
-    world.told(&up, "True", "Connected").await?;
+    world.until_connected_is(&up, "True", "Connected").await?;
     world.barrier().await?;
-    world.told(&forged, "False", "Forgery").await?;
+    world.until_connected_is(&forged, "False", "Forgery").await?;
     world.passed().await
 }
 
@@ -127,7 +129,9 @@ async fn a_name_is_granted_to_the_namespace_that_had_it_first() -> Result<()> {
     world
         .put_cluster(&west, &west, json!({"allowedNamespaces": [tenant]}))
         .await?;
-    world.told(&west, "False", "KubeconfigNotFound").await?;
+    world
+        .until_connected_is(&west, "False", "KubeconfigNotFound")
+        .await?;
     wait_for("the namespace to be recorded", LIMIT, async || {
         Ok((world.status(&west).await?.namespaces.get(&tenant) == first.as_ref()).then_some(()))
     })
@@ -148,9 +152,11 @@ async fn a_name_is_granted_to_the_namespace_that_had_it_first() -> Result<()> {
     let again = serde_json::from_value(json!({"metadata": {"name": tenant}}))?;
     namespaces.create(&PostParams::default(), &again).await?;
     wait_for("the cluster to say that it is another one", LIMIT, async || {
-        let told = world.told(&west, "False", "KubeconfigNotFound").await?;
+        let condition = world
+            .until_connected_is(&west, "False", "KubeconfigNotFound")
+            .await?;
         let says = format!("deleted and recreated: {tenant};");
-        Ok(told.message.contains(&says).then_some(()))
+        Ok(condition.message.contains(&says).then_some(()))
     })
     .await?;
     assert_eq!(world.status(&west).await?.namespaces.get(&tenant), first.as_ref());
@@ -158,7 +164,7 @@ async fn a_name_is_granted_to_the_namespace_that_had_it_first() -> Result<()> {
 
     // One that cannot be decoded is offered to no task, and reported.
     world.break_cluster(&west).await?;
-    world.told(&west, "False", "InvalidSpec").await?;
+    world.until_connected_is(&west, "False", "InvalidSpec").await?;
     tokio::time::timeout(Duration::from_secs(60), world.withdrawn(&west)).await??;
     world.passed().await
 }

@@ -37,6 +37,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::kubeconfigs::put_secret;
+use support::api::{GRANTED_KINDS, PLATFORM_KINDS};
 use support::claim::claimed;
 
 /// Longest that anything may take that normally takes moments.
@@ -125,12 +126,14 @@ impl World {
         let admin = hub.admin().client().await?;
         // What a test that failed has left behind.
         delete_clusters(&admin).await?;
-        let ours = ["clusterregistries", "rendererclasses", "renderclusters"];
-        let statuses = ours.map(|kind| format!("{kind}/status"));
+        let ours: Vec<_> = PLATFORM_KINDS.iter().map(String::as_str).collect();
+        let statuses: Vec<_> = GRANTED_KINDS
+            .iter()
+            .map(|kind| format!("{kind}/status"))
+            .collect();
         let statuses: Vec<_> = statuses.iter().map(String::as_str).collect();
         let rules = vec![
             rule(&["renderhub.dev"], &ours, &["list", "watch"]),
-            rule(&["renderhub.dev"], &["queuepolicies"], &["list", "watch"]),
             rule(&["renderhub.dev"], &statuses, &["patch"]),
             rule(&[""], &["namespaces"], &["list", "watch"]),
             rule(&[""], &["secrets"], &["get", "list", "watch"]),
@@ -247,7 +250,7 @@ impl World {
     }
 
     /// Waits until the cluster's condition is so.
-    pub async fn told(&self, name: &str, status: &str, reason: &str) -> Result<Condition> {
+    pub async fn until_connected_is(&self, name: &str, status: &str, reason: &str) -> Result<Condition> {
         wait_for(&format!("{name} to be {reason}"), LIMIT, async || {
             // Untyped, because one of them is not what the type says.
             let found: Value = serde_json::to_value(self.untyped().get(name).await?)?;

@@ -286,8 +286,8 @@ async fn what_helm_refuses_at_install() -> Result<()> {
         ("resources.r.repository=", "resource \"r\" has empty repository"),
         ("resources.r.tag=", "resource \"r\" has empty tag"),
     ] {
-        let told = rendered.helm(&["template", "bar", "CHART", "--set", set]).await;
-        let error = told.err().context("helm accepts it")?;
+        let output = rendered.helm(&["template", "bar", "CHART", "--set", set]).await;
+        let error = output.err().context("helm accepts it")?;
         assert!(error.to_string().contains(text), "{error}");
     }
     Ok(())

@@ -7,7 +7,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use renderhub::api::RenderTask;
-use renderhub::api::conditions::ConditionType::JobSucceeded;
 use renderhub::api::labels::FINALIZER;
 use renderhub_harness::hub::AS_INSTALLED;
 use renderhub_harness::{Hub, turn, wait_for};
@@ -92,10 +91,7 @@ impl Large for Stage {
 
     async fn serves(&self, name: &str) -> Result<()> {
         let task = self.submit(self.task(name)).await?;
-        self.complete(&task).await?;
-        self.condition(&task, JobSucceeded, "True", "JobSucceeded")
-            .await?;
-        self.cleared(&task).await
+        self.succeeds(&task).await
     }
 }
 
@@ -144,8 +140,8 @@ async fn a_megabyte_of_finalizers_on_each_task_costs_others_nothing() -> Result<
     // With fewer it starts by itself.
     wait_for("a task that has none any more to start", LIMIT, async || {
         let task = api.get(&names[1]).await?;
-        let told = condition_of(&task, "JobScheduled");
-        Ok(told
+        let condition = condition_of(&task, "JobScheduled");
+        Ok(condition
             .is_some_and(|(_, reason)| reason != "InvalidSpec")
             .then_some(()))
     })

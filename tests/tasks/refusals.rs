@@ -7,12 +7,12 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobScheduled, Ready, Stalled};
 use renderhub::api::labels::REGISTRY_HOST;
+use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
-use support::{LIMIT, Stage, has};
+use support::{LIMIT, Stage, has, message_of};
 
 trait Refusals {
     /// Waits until the task is refused for this reason, everywhere that it says so.
@@ -24,8 +24,6 @@ trait Refusals {
     /// What the hub asked of the API server by the task's name, and what its events say.
     async fn said_of(&self, task: &RenderTask) -> Result<(Vec<String>, Vec<String>)>;
     async fn replace_push_secret(&self, type_: &str, data: Value) -> Result<()>;
-    /// Makes or changes a renderer class.
-    async fn put_class(&self, name: &str, spec: Value) -> Result<()>;
 }
 
 impl Refusals for Stage {
@@ -35,22 +33,13 @@ impl Refusals for Stage {
         assert_eq!(has(&status, Stalled, "True", reason), is_final, "{reason}");
         assert_eq!(status.observed_generation, Some(1));
         assert!(status.job_ref.is_none() && status.start_time.is_none());
-        let condition = status.conditions.into_iter().find(|c| c.type_ == "JobScheduled");
-        Ok(condition.expect("it was just seen").message)
+        Ok(message_of(&status, JobScheduled).to_owned())
     }
 
     async fn starts(&self, task: &RenderTask, after: &str) -> Result<()> {
         let what = format!("{} to start by itself after {after}", task.name_any());
-        let status = wait_for(&what, LIMIT, async || {
-            let status = self
-                .tasks()
-                .get(&task.name_any())
-                .await?
-                .status
-                .unwrap_or_default();
-            Ok(has(&status, JobScheduled, "True", "JobScheduled").then_some(status))
-        })
-        .await?;
+        let is_so = |status: &RenderTaskStatus| has(status, JobScheduled, "True", "JobScheduled");
+        let status = self.status_when(task, &what, is_so).await?;
         assert!(!status.conditions.iter().any(|c| c.type_ == "Stalled"));
         assert_eq!(self.objects(task).await?, (true, true));
         Ok(())
@@ -87,15 +76,6 @@ impl Refusals for Stage {
             "metadata": {"name": "push"}, "type": type_, "stringData": data,
         }))?;
         self.secrets().create(&PostParams::default(), &secret).await?;
-        Ok(())
-    }
-
-    async fn put_class(&self, name: &str, spec: Value) -> Result<()> {
-        let class = json!({
-            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
-            "metadata": {"name": name}, "spec": spec,
-        });
-        apply::object(&self.admin, class).await?;
         Ok(())
     }
 }

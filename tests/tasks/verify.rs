@@ -15,18 +15,18 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use renderhub::api::basic_auth::BasicCredential;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
-use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
+use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub::renderer::auth::{Authenticator, TokenScope};
 use renderhub::renderer::origin::Origin;
 use renderhub::renderer::registry::RegistryClient as Pusher;
 use renderhub::renderer::tls;
 use renderhub::renderer::transport::{Transport, TransportLimits};
-use renderhub_harness::finish::{self, Exit};
+use renderhub_harness::finish;
 use renderhub_harness::{Registry, RegistryOptions, apply, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
 use support::away::{LOOPBACK, away};
 use support::registry::{Hostile, Reply, artifact, say};
 use support::{CANARY, DIGEST, LIMIT, Stage};
@@ -48,14 +48,10 @@ async fn scripted(status: &Arc<AtomicU16>) -> Hostile {
 }
 
 trait Verification {
-    /// Lets the stage's registry be the one at `host`, in plain HTTP, with these fields laid over.
-    async fn use_registry(&self, host: &str, spec: Value) -> Result<()>;
     /// Lets the registry's credential be another one.
     async fn change_push_secret(&self, username: &str, password: &str) -> Result<()>;
     /// A task whose repository is the one that tests push to.
     async fn submit_as(&self, name: &str) -> Result<RenderTask>;
-    /// Completes the task's Job with a pod that reports this digest.
-    async fn complete_with(&self, task: &RenderTask, digest: &str) -> Result<()>;
     async fn unverified(&self, task: &RenderTask) -> Result<RenderTaskStatus>;
     async fn until_succeeded(&self, task: &RenderTask) -> Result<RenderTaskStatus>;
     /// Waits until the hub counted at least one of these.
@@ -64,18 +60,6 @@ trait Verification {
 }
 
 impl Verification for Stage {
-    async fn use_registry(&self, host: &str, spec: Value) -> Result<()> {
-        let mut changes = json!({"hostname": host, "plainHTTP": true, "pushSecretRef": {"name": "push"}});
-        for (key, value) in spec.as_object().unwrap() {
-            changes[key] = value.clone();
-        }
-        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
-        let patch = Patch::Merge(json!({"spec": changes}));
-        api.patch(&self.scope.tenant, &PatchParams::default(), &patch)
-            .await?;
-        self.sees_registries().await
-    }
-
     async fn change_push_secret(&self, username: &str, password: &str) -> Result<()> {
         let patch = Patch::Merge(json!({"stringData": {"username": username, "password": password}}));
         self.secrets()
@@ -86,13 +70,6 @@ impl Verification for Stage {
 
     async fn submit_as(&self, name: &str) -> Result<RenderTask> {
         self.submit_with(name, json!({})).await
-    }
-
-    async fn complete_with(&self, task: &RenderTask, digest: &str) -> Result<()> {
-        let job = self.job_of(task).await?;
-        let message = json!({"phase": "Push", "reason": "Pushed", "digest": digest}).to_string();
-        finish::pod_for_job(&self.admin, &job, &[Exit::new("renderer", 0, message)]).await?;
-        finish::complete_job(&self.admin, &self.scope.rendering, &job.name_any()).await
     }
 
     async fn unverified(&self, task: &RenderTask) -> Result<RenderTaskStatus> {
@@ -149,7 +126,7 @@ async fn what_a_real_registry_holds_succeeds_and_nothing_else() -> Result<()> {
     let stage = Stage::new("held").await?;
     let registry = Registry::start(RegistryOptions::new()).await?;
     stage
-        .use_registry(&registry.host(), json!({"verify": "Digest"}))
+        .use_registry_at(&registry.host(), json!({"verify": "Digest"}))
         .await?;
     stage
         .change_push_secret(registry.username(), registry.password())
@@ -192,7 +169,7 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
     let status = Arc::new(AtomicU16::new(404));
     let registry = scripted(&status).await;
     let host = registry.address.to_string();
-    stage.use_registry(&host, json!({"verify": null})).await?;
+    stage.use_registry_at(&host, json!({})).await?;
     let task = stage.submit_to("forged", &cluster).await?;
     cluster.complete(&task).await?;
     stage.has_counted("Missing").await?;
@@ -213,7 +190,7 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
         Some(DIGEST)
     );
     status.store(404, Ordering::Relaxed);
-    stage.use_registry(&host, json!({"verify": "None"})).await?;
+    stage.use_registry_at(&host, json!({"verify": "None"})).await?;
     let before = registry.seen().len();
     let task = stage.submit_to("believed", &cluster).await?;
     cluster.complete(&task).await?;
@@ -230,7 +207,7 @@ async fn a_registry_that_is_down_is_waited_for() -> Result<()> {
     let status = Arc::new(AtomicU16::new(503));
     let registry = scripted(&status).await;
     stage
-        .use_registry(&registry.address.to_string(), json!({"verify": "Digest"}))
+        .use_registry_at(&registry.address.to_string(), json!({"verify": "Digest"}))
         .await?;
     let near = stage.submit_as("near").await?;
     let far = stage.submit_to("far", &cluster).await?;
@@ -269,11 +246,11 @@ async fn a_credential_that_may_not_read_is_reported_at_once_and_goes_nowhere_els
     let status = Arc::new(AtomicU16::new(401));
     let registry = scripted(&status).await;
     let host = registry.address.to_string();
-    stage.use_registry(&host, json!({"verify": "Digest"})).await?;
+    stage.use_registry_at(&host, json!({"verify": "Digest"})).await?;
     let task = stage.submit_as("refused").await?;
     stage.complete(&task).await?;
-    let told = stage.unverified(&task).await?.failure.unwrap().message;
-    assert!(told.contains("does not let the hub look"), "{told}");
+    let message = stage.unverified(&task).await?.failure.unwrap().message;
+    assert!(message.contains("does not let the hub look"), "{message}");
     let sent = format!("Basic {}", STANDARD.encode(format!("pusher:{CANARY}")));
     let seen = registry.seen();
     assert_eq!(
@@ -284,7 +261,7 @@ async fn a_credential_that_may_not_read_is_reported_at_once_and_goes_nowhere_els
     assert!(seen.iter().any(|s| s.authorization() == Some(&sent)));
     only_read(&registry);
     // Where nothing depends on it, the report of the hub's own Job is enough.
-    stage.use_registry(&host, json!({"verify": null})).await?;
+    stage.use_registry_at(&host, json!({})).await?;
     let task = stage.submit_as("believed").await?;
     stage.complete(&task).await?;
     stage.until_succeeded(&task).await?;
@@ -293,7 +270,7 @@ async fn a_credential_that_may_not_read_is_reported_at_once_and_goes_nowhere_els
     let elsewhere = format!("http://{}/v2/", trap.address);
     let mirror = Hostile::start(move |_, _| Some(say(307, &[("Location", elsewhere.clone())]))).await;
     stage
-        .use_registry(&mirror.address.to_string(), json!({"verify": "Digest"}))
+        .use_registry_at(&mirror.address.to_string(), json!({"verify": "Digest"}))
         .await?;
     let task = stage.submit_as("redirected").await?;
     stage.complete(&task).await?;
@@ -314,7 +291,7 @@ async fn a_slow_registry_holds_up_no_other_task() -> Result<()> {
     let (hangs, answers) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU16::new(200)));
     let (slow, quick) = (scripted(&hangs).await, scripted(&answers).await);
     stage
-        .use_registry(&slow.address.to_string(), json!({"verify": "Digest"}))
+        .use_registry_at(&slow.address.to_string(), json!({"verify": "Digest"}))
         .await?;
     let other = format!("{}-quick", stage.scope.tenant);
     let registry = json!({

@@ -33,11 +33,7 @@ use support::{CANARY, LIMIT, Stage};
 async fn metrics_count_and_name_no_one() -> Result<()> {
     let stage = Stage::new("metrics").await?;
     let good = stage.submit(stage.task("shop")).await?;
-    stage.complete(&good).await?;
-    stage
-        .condition(&good, JobSucceeded, "True", "JobSucceeded")
-        .await?;
-    stage.cleared(&good).await?;
+    stage.succeeds(&good).await?;
     stage
         .submit_with("waits", json!({"registryRef": {"name": "no-such-registry"}}))
         .await?;
@@ -99,11 +95,7 @@ async fn each_decision_and_each_transition_is_logged_at_debug_and_not_before() -
     for level in ["debug", "info"] {
         let stage = Stage::with_flags("told", &[&format!("--log-level={level}")]).await?;
         let task = stage.submit(stage.task("shop")).await?;
-        stage.complete(&task).await?;
-        stage
-            .condition(&task, JobSucceeded, "True", "JobSucceeded")
-            .await?;
-        stage.cleared(&task).await?;
+        stage.succeeds(&task).await?;
         let uid = task.meta().uid.clone().unwrap_or_default();
         let pass = json!([{"name": "pass", "task": uid, "kind": "RenderTask", "namespace": stage.scope.tenant, "task_name": "shop"}]);
         let steps = stage.log_lines("the next step of a task");
@@ -131,8 +123,8 @@ async fn each_decision_and_each_transition_is_logged_at_debug_and_not_before() -
             ("DeleteJob", "Succeeded"),
             ("DeleteSecret", "Succeeded"),
         ] {
-            let told = next(&mut steps, &[("step", step), ("why", why)]);
-            assert_eq!(told.map(|line| &line["spans"]), Some(&pass), "{step}");
+            let found = next(&mut steps, &[("step", step), ("why", why)]);
+            assert_eq!(found.map(|line| &line["spans"]), Some(&pass), "{step}");
         }
         let seen = next(&mut ready.iter(), &[("task", uid.as_str()), ("wake", "TaskSeen")]);
         assert!(seen.is_some(), "{ready:?}");

@@ -12,6 +12,7 @@ use renderhub::api::pipeline::{HydratedTarget, Target};
 use renderhub::api::{ClusterRegistry, RenderTask, custom_resource_definitions};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
+use support::api::GRANTED_KINDS;
 use support::careless::{put_finalizers, put_status};
 use support::{LIMIT, Stage, job_name_of, plane};
 use tokio::sync::OnceCell;
@@ -237,29 +238,28 @@ async fn a_tenant_takes_no_finalizer_off_a_target_and_an_administrator_does() ->
 async fn only_a_hub_writes_to_whom_the_platforms_objects_are_granted() -> Result<()> {
     let stage = Stage::guarded("granted").await?;
     let name = stage.scope.tenant.clone();
-    let class = json!({
-        "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass", "metadata": {"name": name},
-        "spec": {"image": "renderer.test/r:1", "allowedNamespaces": [name]},
-    });
+    let class = json!({"image": "renderer.test/r:1", "allowedNamespaces": [name]});
+    stage.put_class(&name, class).await?;
     let cluster = json!({
         "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderCluster", "metadata": {"name": name},
         "spec": {
             "kubeConfig": {"secretRef": {"name": name}}, "renderNamespace": "renders", "allowedNamespaces": [name],
         },
     });
-    for object in [class, cluster] {
-        apply::object(&stage.admin, object).await?;
-    }
+    apply::object(&stage.admin, cluster).await?;
+    let statuses: Vec<_> = GRANTED_KINDS
+        .iter()
+        .map(|kind| format!("{kind}/status"))
+        .collect();
     let rules = json!([{
-        "apiGroups": ["renderhub.dev"], "verbs": ["get", "patch", "update"],
-        "resources": ["clusterregistries/status", "rendererclasses/status", "renderclusters/status"],
+        "apiGroups": ["renderhub.dev"], "verbs": ["get", "patch", "update"], "resources": statuses,
     }]);
     let careless = stage
         .plane
         .user_with_rules("granter", serde_json::from_value(rules)?)
         .await?;
     let client = careless.client().await?;
-    for plural in ["clusterregistries", "rendererclasses", "renderclusters"] {
+    for plural in &*GRANTED_KINDS {
         let forged = json!({"status": {"namespaces": {&name: "0a0b0c0d-0000-4000-8000-000000000001"}}});
         let write = || {
             let path = format!("/apis/renderhub.dev/v1alpha1/{plural}/{name}/status");

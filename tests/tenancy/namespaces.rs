@@ -17,7 +17,8 @@ use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub::api::{ClusterRegistry, RenderTask, RendererClass};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
-use support::{LIMIT, Stage};
+use support::api::GRANTED_KINDS;
+use support::{LIMIT, Stage, message_of};
 
 const NOT_ALLOWED: &str = "RegistryNotAllowed";
 const NO_CLASS: &str = "RendererClassNotFound";
@@ -38,12 +39,10 @@ trait Namespaces {
     /// Waits until the record of the stage's registry is so.
     async fn until_recorded(&self, wanted: &[(&str, &str)]) -> Result<()>;
     /// Makes or changes a class of the stage's own.
-    async fn put_class(&self, allowed: &[&str]) -> Result<()>;
+    async fn put_own_class(&self, allowed: &[&str]) -> Result<()>;
     async fn until_class_recorded(&self, wanted: Option<&str>) -> Result<()>;
     /// Submits a task that is refused for this reason; the task and the message.
     async fn refused_with(&self, name: &str, spec: Value, reason: &str) -> Result<(RenderTask, String)>;
-    /// Waits until the task runs, within the time in which a waiting task starts.
-    async fn starts(&self, task: &RenderTask) -> Result<()>;
     /// Waits until the registry or class says, or does not say any more, that the tenant's namespace was recreated.
     async fn tells<K: Resource<DynamicType = ()>>(&self, names_it: bool) -> Result<()>;
 }
@@ -112,13 +111,9 @@ impl Namespaces for Stage {
         .await
     }
 
-    async fn put_class(&self, allowed: &[&str]) -> Result<()> {
-        let class = json!({
-            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
-            "metadata": {"name": self.scope.tenant},
-            "spec": {"image": "renderer.test/r:1", "allowedNamespaces": allowed},
-        });
-        apply::object(&self.admin, class).await.map(drop)
+    async fn put_own_class(&self, allowed: &[&str]) -> Result<()> {
+        let spec = json!({"image": "renderer.test/r:1", "allowedNamespaces": allowed});
+        self.put_class(&self.scope.tenant, spec).await
     }
 
     async fn until_class_recorded(&self, wanted: Option<&str>) -> Result<()> {
@@ -134,21 +129,7 @@ impl Namespaces for Stage {
         let task = self.submit_with(name, spec).await?;
         let status = self.condition(&task, JobScheduled, "False", reason).await?;
         assert_eq!(self.objects(&task).await?, (false, false));
-        let found = status.conditions.into_iter().find(|c| c.type_ == "JobScheduled");
-        Ok((task, found.map(|c| c.message).unwrap_or_default()))
-    }
-
-    async fn starts(&self, task: &RenderTask) -> Result<()> {
-        wait_for("the waiting task to start", LIMIT, async || {
-            let status = self
-                .tasks()
-                .get(&task.name_any())
-                .await?
-                .status
-                .unwrap_or_default();
-            Ok(support::has(&status, JobScheduled, "True", "JobScheduled").then_some(()))
-        })
-        .await
+        Ok((task, message_of(&status, JobScheduled).to_owned()))
     }
 
     async fn tells<K: Resource<DynamicType = ()>>(&self, names_it: bool) -> Result<()> {
@@ -176,11 +157,13 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     let mut stage = Stage::without_hub("again", &[]).await?;
     let tenant = stage.scope.tenant.clone();
     stage.make_registry().await?;
-    stage.put_class(&[&tenant]).await?;
+    stage.put_own_class(&[&tenant]).await?;
     stage.start_hub().await?;
     let classed = json!({"rendererClassName": tenant});
     let first = stage.submit_with("first", classed.clone()).await?;
-    stage.starts(&first).await?;
+    stage
+        .condition(&first, JobScheduled, "True", "JobScheduled")
+        .await?;
     let old = stage.tenant_uid().await?;
     stage.until_recorded(&[(&tenant, &old)]).await?;
     stage.until_class_recorded(Some(&old)).await?;
@@ -211,10 +194,12 @@ async fn a_recreated_namespace_is_refused_until_it_is_granted_again() -> Result<
     stage.condition(&second, JobScheduled, "False", NO_CLASS).await?;
     stage.tells::<RendererClass>(true).await?;
     stage.tells::<ClusterRegistry>(false).await?;
-    stage.put_class(&["somebody-else"]).await?;
+    stage.put_own_class(&["somebody-else"]).await?;
     stage.until_class_recorded(None).await?;
-    stage.put_class(&[&tenant]).await?;
-    stage.starts(&second).await?;
+    stage.put_own_class(&[&tenant]).await?;
+    stage
+        .condition(&second, JobScheduled, "True", "JobScheduled")
+        .await?;
     stage.until_class_recorded(Some(&new)).await?;
     stage.passed();
     Ok(())
@@ -245,7 +230,9 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
     // A grant in the same change is seen as well, and one to every namespace needs no record.
     stage.put_registry(json!({"allowedNamespaces": []})).await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
-    stage.starts(&waiting).await?;
+    stage
+        .condition(&waiting, JobScheduled, "True", "JobScheduled")
+        .await?;
     stage.until_recorded(&[(&tenant, &new)]).await?;
     stage.put_registry(json!({"allowedNamespaces": ["*"]})).await?;
     stage.until_recorded(&[]).await?;
@@ -258,9 +245,6 @@ async fn a_namespace_that_was_recreated_while_the_hub_was_gone_is_refused() -> R
     stage.passed();
     Ok(())
 }
-
-/// A kind of the platform's that keeps a record.
-const KINDS: [&str; 3] = ["clusterregistries", "rendererclasses", "renderclusters"];
 
 trait Records {
     /// Writes the record of the stage's own object of a kind, as a careless role lets a user do; returns the record after it.
@@ -301,7 +285,7 @@ impl Records for Stage {
 async fn a_record_that_no_hub_wrote_grants_nothing_and_is_put_right() -> Result<()> {
     let stage = Stage::new("forged").await?;
     let tenant = stage.scope.tenant.clone();
-    stage.put_class(&[&tenant]).await?;
+    stage.put_own_class(&[&tenant]).await?;
     let cluster = json!({
         "apiVersion": "renderhub.dev/v1alpha1", "kind": "RenderCluster", "metadata": {"name": tenant},
         "spec": {
@@ -310,11 +294,11 @@ async fn a_record_that_no_hub_wrote_grants_nothing_and_is_put_right() -> Result<
     });
     apply::object(&stage.admin, cluster).await?;
     let old = stage.tenant_uid().await?;
-    for plural in KINDS {
+    for plural in &*GRANTED_KINDS {
         stage.until_record(plural, &old).await?;
     }
     let new = stage.recreate_namespace().await?;
-    for plural in KINDS {
+    for plural in &*GRANTED_KINDS {
         for forged in [json!({ &tenant: new }), json!(null)] {
             let stands = stage.put_record(plural, &forged).await?;
             assert_ne!(
@@ -352,8 +336,11 @@ async fn hubs_that_share_a_registry_keep_each_others_records() -> Result<()> {
         ours.submit_with("shop", of_ours.clone()).await?,
         theirs.submit_with("shop", of_ours.clone()).await?,
     ];
-    ours.starts(&both[0]).await?;
-    theirs.starts(&both[1]).await?;
+    ours.condition(&both[0], JobScheduled, "True", "JobScheduled")
+        .await?;
+    theirs
+        .condition(&both[1], JobScheduled, "True", "JobScheduled")
+        .await?;
 
     // Each name is the business of the hub that watches it.
     theirs.delete(&both[1]).await?;

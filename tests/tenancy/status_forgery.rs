@@ -76,7 +76,7 @@ trait Statuses {
     ) -> Result<()>;
     /// A task with its result, and the status it had before.
     async fn succeeded_after(&self, name: &str) -> Result<(RenderTask, Value)>;
-    async fn succeeds(&self, task: &RenderTask) -> Result<()>;
+    async fn shows_its_result(&self, task: &RenderTask) -> Result<()>;
     async fn made(&self, task: &RenderTask) -> Result<usize>;
 }
 
@@ -113,11 +113,11 @@ impl Statuses for Stage {
     async fn succeeded_after(&self, name: &str) -> Result<(RenderTask, Value)> {
         let task = self.scheduled(name).await?;
         let before = self.status(&task).await?;
-        self.succeeds(&task).await?;
+        self.shows_its_result(&task).await?;
         Ok((task, before))
     }
 
-    async fn succeeds(&self, task: &RenderTask) -> Result<()> {
+    async fn shows_its_result(&self, task: &RenderTask) -> Result<()> {
         self.complete(task).await?;
         let done = self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;
         let url = format!("oci://registry.test:5000/{}/shop:1.0.0", self.scope.tenant);
@@ -152,8 +152,8 @@ async fn lies_about_a_task_that_waits_are_put_right_and_it_runs_once() -> Result
     try_join_all(tasks.map(|task| stage.withstands(&tenant, task, &victim, None))).await?;
     assert_eq!((stage.made(&queued).await?, stage.made(&refused).await?), (0, 0));
     assert!(stage.counted("renderhub_forged_statuses_total", &[]).await? >= 10);
-    stage.succeeds(&first).await?;
-    stage.succeeds(&queued).await?;
+    stage.shows_its_result(&first).await?;
+    stage.shows_its_result(&queued).await?;
     assert_eq!(stage.made(&queued).await?, 1);
     stage.job_is_untouched(&victim).await?;
     stage.passed();
@@ -178,7 +178,7 @@ async fn lies_about_a_task_that_runs_or_has_ended_are_put_right_and_nothing_runs
     try_join_all(all.map(|(task, older)| stage.withstands(&tenant, task, &victim, older))).await?;
     // What the hub does by the status it does by the true one: a failure is kept, a Job that runs goes on.
     assert_eq!(stage.objects(&bad).await?, (true, true));
-    stage.succeeds(&running).await?;
+    stage.shows_its_result(&running).await?;
     for (task, _) in all {
         assert_eq!(stage.made(task).await?, 1, "{}", task.name_any());
     }
@@ -229,7 +229,7 @@ async fn lies_told_while_no_hub_runs_are_no_result() -> Result<()> {
     }
     assert_eq!(stage.status(&running).await?["jobRef"], runs["jobRef"]);
     for task in [&running, &fresh, &changed, &wiped] {
-        stage.succeeds(task).await?;
+        stage.shows_its_result(task).await?;
     }
     // An older status of the hub's own on the same task: the result is lost, which is no success.
     stage.condition(&replayed, JobFailed, "True", "JobLost").await?;
@@ -339,13 +339,13 @@ async fn tasks_made_again_under_load_each_run_once() -> Result<()> {
                     0 => {}
                     1 => put_status(tenant, &name, &json!({"attempts": 7})).await?,
                     2 => drop(stage.job_of(&task).await?),
-                    _ => stage.succeeds(&task).await?,
+                    _ => stage.shows_its_result(&task).await?,
                 }
                 stage.delete(&task).await?;
                 all.push(task);
             }
             let last = stage.submit(stage.task(&name)).await?;
-            stage.succeeds(&last).await?;
+            stage.shows_its_result(&last).await?;
             all.push(last);
             anyhow::Ok(all)
         }

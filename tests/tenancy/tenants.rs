@@ -15,7 +15,7 @@ use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 use support::tenant::{BUILDER, OWN, account};
-use support::{CANARY, EVERYWHERE, LIMIT, OWN_HOSTS, Stage, has, job_name_of};
+use support::{CANARY, EVERYWHERE, LIMIT, OWN_HOSTS, Stage, has, job_name_of, message_of};
 
 trait Tenants: Sized {
     /// A stage whose tenant has everything of its own.
@@ -37,17 +37,14 @@ impl Tenants for Stage {
 
     async fn refused(&self, task: &RenderTask, reason: &str) -> Result<String> {
         let status = self.condition(task, JobScheduled, "False", reason).await?;
-        let condition = status.conditions.into_iter().find(|c| c.type_ == "JobScheduled");
         assert_eq!(self.objects(task).await?, (false, false), "nothing is made");
-        Ok(condition.expect("it was just seen").message)
+        Ok(message_of(&status, JobScheduled).to_owned())
     }
 
     async fn serves(&self, task: &RenderTask) -> Result<Secret> {
         self.job_of(task).await?;
         let secret = self.secrets().get(&job_name_of(task)).await?;
-        self.complete(task).await?;
-        self.condition(task, JobSucceeded, "True", "JobSucceeded").await?;
-        self.cleared(task).await?;
+        self.succeeds(task).await?;
         Ok(secret)
     }
 }
@@ -180,18 +177,18 @@ async fn a_failure_does_not_tell_whether_a_host_that_the_tenant_chose_is_there()
     .into_iter()
     .enumerate()
     {
-        let told = shown(&stage, &format!("answers-{number}"), host(), exit).await?;
-        assert_eq!(told, silent);
+        let answer = shown(&stage, &format!("answers-{number}"), host(), exit).await?;
+        assert_eq!(answer, silent);
     }
     let own = json!({"registryRef": null, "baseURL": "registry.mine:5000", "pushSecretRef": {"name": "own-push"},
         "serviceAccountName": BUILDER});
     let sent = push(2, "Unauthorized", r#","credentialSent":true"#);
-    let told = shown(&stage, "sent", own, sent).await?;
+    let answer = shown(&stage, "sent", own, sent).await?;
     assert!(
-        told["failure"]
+        answer["failure"]
             .to_string()
             .contains("does not accept the push credential"),
-        "{told}"
+        "{answer}"
     );
     let platforms = shown(&stage, "platform", json!({}), push(1, "RegistryUnreachable", "")).await?;
     assert!(

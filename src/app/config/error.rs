@@ -63,9 +63,9 @@ pub enum SettingsError {
     /// A network is an address and a length.
     #[error("--{0} must be a list of networks such as 10.0.0.0/8")]
     NotANetwork(&'static str),
-    /// A sweep lists every Secret of the hub.
-    #[error("--gc-interval must be at least 1s")]
-    SweepsTooOften,
+    /// A pause between what would otherwise be done all the time.
+    #[error("--{0} must be at least 1s")]
+    TooShort(&'static str),
 }
 
 /// Why namespaces of catalogs cannot be meant, as the end of a sentence that begins with the flag.

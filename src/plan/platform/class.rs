@@ -7,6 +7,8 @@ use crate::plan::pull_secrets::named::{self, NamedPullSecret};
 use crate::plan::pull_secrets::pull_failure::ClassPullFailure;
 use crate::plan::task::admission_rejection::AdmissionRejection;
 
+use super::undecodable::undecodable;
+
 /// The conditions of a class; `None` is a spec that this hub cannot decode. The objection is what keeps its Jobs from being
 /// accepted.
 #[must_use]
@@ -15,9 +17,7 @@ pub fn conditions(
     objection: Option<&AdmissionRejection>,
 ) -> Vec<DesiredCondition> {
     let Some(spec) = spec else {
-        let message = "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it: tasks of \
-                       the class wait until then";
-        return vec![want(ConditionType::Ready, false, Reason::InvalidSpec, message)];
+        return vec![undecodable(": tasks of the class wait until then")];
     };
     let ready = match objection {
         Some(objection) => want(

@@ -115,8 +115,8 @@ async fn bombs_cost_little_and_are_named_as_what_they_are() {
             .await
             .unwrap();
         let ran = sandbox.finish(output);
-        let told = ran.message.as_ref().map(|message| message.reason);
-        assert_eq!(told, Some(reason), "{name}: {}", ran.stderr);
+        let reported = ran.message.as_ref().map(|message| message.reason);
+        assert_eq!(reported, Some(reason), "{name}: {}", ran.stderr);
         assert!(!sandbox.path("chart.tgz").exists(), "{name}");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use renderhub_harness::{ControlPlane, wait_for};
@@ -16,12 +17,23 @@ use super::plane::{FINALIZER_EVERYWHERE, crds, files};
 /// The kinds of tasks.
 pub const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
 /// Plurals of the kinds by which the platform operator configures a hub: those of the cluster, but for the platform's own tasks.
-pub static PLATFORM_KINDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+pub static PLATFORM_KINDS: LazyLock<Vec<String>> = LazyLock::new(|| plurals_of_platform(|_| true));
+/// Plurals of those of them whose status records the namespaces that they are granted to.
+pub static GRANTED_KINDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    plurals_of_platform(|crd| {
+        let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap_or_default();
+        let path = "/openAPIV3Schema/properties/status/properties/namespaces";
+        schema.pointer(path).is_some()
+    })
+});
+
+fn plurals_of_platform(is_wanted: impl Fn(&CustomResourceDefinition) -> bool) -> Vec<String> {
     let crds = renderhub::api::custom_resource_definitions().into_iter();
     let ours =
         crds.filter(|crd| crd.spec.scope == "Cluster" && !KINDS.contains(&crd.spec.names.kind.as_str()));
-    ours.map(|crd| crd.spec.names.plural).collect()
-});
+    ours.filter(is_wanted).map(|crd| crd.spec.names.plural).collect()
+}
+
 /// Field manager that [`make`] works under.
 pub const MAKER: &str = "maker";
 /// The namespace of the tasks that are not cluster-scoped.

@@ -260,6 +260,12 @@ pub fn has(status: &RenderTaskStatus, type_: ConditionType, value: &str, reason:
     found.is_some_and(|c| c.status == value && c.reason == reason)
 }
 
+/// The message of a task's condition; empty where it has none.
+pub fn message_of(status: &RenderTaskStatus, type_: ConditionType) -> &str {
+    let found = status.conditions.iter().find(|c| c.type_ == type_.as_str());
+    found.map_or("", |c| c.message.as_str())
+}
+
 /// Flag of a stage only: its hub serves every namespace and the platform's own tasks.
 pub const EVERYWHERE: &str = "everywhere";
 

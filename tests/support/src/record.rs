@@ -11,6 +11,7 @@ use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RenderTaskStatus};
 use renderhub_harness::audit::{self, Mark};
+use renderhub_harness::wait_for;
 use serde_json::Value;
 
 use super::{LIMIT, Stage};
@@ -152,4 +153,26 @@ pub fn condition_of(object: &DynamicObject, type_: &str) -> Option<(String, Stri
     let found = conditions.iter().find(|c| c["type"] == type_)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Some((text(&found["status"]), text(&found["reason"])))
+}
+
+/// Waits until a condition of any object has this status and reason; its message.
+pub async fn until_condition(
+    api: &Api<DynamicObject>,
+    name: &str,
+    type_: &str,
+    wanted: (&str, &str),
+) -> Result<String> {
+    wait_for(
+        &format!("{type_} of {name} to be {wanted:?}"),
+        LIMIT,
+        async || {
+            let object = api.get(name).await?;
+            let conditions = object.data["status"]["conditions"].as_array();
+            let found = conditions.and_then(|all| all.iter().find(|c| c["type"] == type_));
+            let is_so = |c: &&Value| c["status"] == wanted.0 && c["reason"] == wanted.1;
+            let message = found.filter(is_so).and_then(|c| c["message"].as_str());
+            Ok(message.map(str::to_owned))
+        },
+    )
+    .await
 }

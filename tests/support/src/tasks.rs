@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType;
 use renderhub::api::{ClusterRegistry, RenderTask, RenderTaskStatus};
 use renderhub_harness::finish::{self, Exit};
-use renderhub_harness::wait_for;
+use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
 
 use crate::{CANARY, DIGEST, LIMIT, Stage, has, job_name_of, of_task};
@@ -75,6 +75,26 @@ impl Stage {
         Ok(())
     }
 
+    /// Lets the stage's registry be the one at `host`, in plain HTTP, with these fields laid over, and waits until its hub knows it.
+    pub async fn use_registry_at(&self, host: &str, spec: Value) -> Result<()> {
+        let mut changes = json!({"hostname": host, "plainHTTP": true, "pushSecretRef": {"name": "push"}});
+        for (key, value) in spec.as_object().context("no object")? {
+            changes[key] = value.clone();
+        }
+        self.put_registry(changes).await?;
+        self.sees_registries().await
+    }
+
+    /// Makes or changes a renderer class.
+    pub async fn put_class(&self, name: &str, spec: Value) -> Result<()> {
+        let class = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "RendererClass",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        apply::object(&self.admin, class).await?;
+        Ok(())
+    }
+
     /// Waits until this stage's hub has seen all registries as they are now. Their statuses do not say so, because each hub of the
     /// plane writes them; but one that is made now, and is seen by the refusal of a task for it, is seen after all others.
     pub async fn sees_registries(&self) -> Result<()> {
@@ -88,7 +108,7 @@ impl Stage {
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry", "metadata": {"name": name},
             "spec": {"hostname": "registry.test", "repositoryPrefix": "seen/", "allowedNamespaces": [self.scope.tenant]},
         });
-        renderhub_harness::apply::object(&self.admin, registry).await?;
+        apply::object(&self.admin, registry).await?;
         let task = self
             .submit_with(&name, json!({"registryRef": {"name": name}}))
             .await?;
@@ -166,20 +186,30 @@ impl Stage {
         let mut task = self.task("barrier");
         task["metadata"] = json!({"generateName": "barrier-", "namespace": self.scope.tenant});
         let task = self.submit(task).await?;
-        self.complete(&task).await?;
-        self.condition(&task, ConditionType::JobSucceeded, "True", "JobSucceeded")
-            .await?;
-        self.cleared(&task).await?;
+        self.succeeds(&task).await?;
         self.delete(&task).await
     }
 
     /// Completes the task's Job with a pod that reports the digest.
     pub async fn complete(&self, task: &RenderTask) -> Result<Job> {
+        self.complete_with(task, DIGEST).await
+    }
+
+    /// The same with this digest.
+    pub async fn complete_with(&self, task: &RenderTask, digest: &str) -> Result<Job> {
         let job = self.job_of(task).await?;
-        let message = json!({"phase": "Push", "reason": "Pushed", "digest": DIGEST}).to_string();
+        let message = json!({"phase": "Push", "reason": "Pushed", "digest": digest}).to_string();
         finish::pod_for_job(&self.admin, &job, &[Exit::new("renderer", 0, message)]).await?;
         finish::complete_job(&self.admin, &self.scope.rendering, &job.name_any()).await?;
         Ok(job)
+    }
+
+    /// Completes the task's Job, and waits until the task has succeeded and nothing of it is left.
+    pub async fn succeeds(&self, task: &RenderTask) -> Result<()> {
+        self.complete(task).await?;
+        self.condition(task, ConditionType::JobSucceeded, "True", "JobSucceeded")
+            .await?;
+        self.cleared(task).await
     }
 
     /// Submits a usable task and waits until its Job is made.

@@ -82,13 +82,17 @@ impl Scene<'_> {
     }
 
     /// Waits until the message of a task that was refused for this reason holds all of these texts; returns the message.
-    async fn told(&self, name: &str, reason: &str, words: &[&str]) -> Result<String> {
-        wait_for(&format!("{name} to be told {words:?}"), LIMIT, async || {
-            let status = self.tasks.get(name).await?.status.unwrap_or_default();
-            let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
-            let message = ready.filter(|c| c.reason == reason).map(|c| c.message);
-            Ok(message.filter(|message| words.iter().all(|word| message.contains(word))))
-        })
+    async fn refused(&self, name: &str, reason: &str, words: &[&str]) -> Result<String> {
+        wait_for(
+            &format!("{name} to be refused with {words:?}"),
+            LIMIT,
+            async || {
+                let status = self.tasks.get(name).await?.status.unwrap_or_default();
+                let ready = status.conditions.into_iter().find(|c| c.type_ == "Ready");
+                let message = ready.filter(|c| c.reason == reason).map(|c| c.message);
+                Ok(message.filter(|message| words.iter().all(|word| message.contains(word))))
+            },
+        )
         .await
     }
 
@@ -120,10 +124,10 @@ impl Scene<'_> {
             .await?;
         let prefix = format!("repository below {tenant}/");
         let words = [tenant.as_str(), "host registry.test:5000", &prefix];
-        let message = self.told("misspelt", reason, &words).await?;
+        let message = self.refused("misspelt", reason, &words).await?;
         self.submit("of-others", json!({"registryRef": {"name": self.theirs}}))
             .await?;
-        assert_eq!(self.told("of-others", reason, &words).await?, message);
+        assert_eq!(self.refused("of-others", reason, &words).await?, message);
         named_after(&message, MAY_USE)
     }
 
@@ -134,18 +138,18 @@ impl Scene<'_> {
         self.submit("no-class", wrong).await?;
         self.submit("no-cluster", json!({"clusterName": "west"})).await?;
         let none = |field: &str| format!("may use none; make a new task without {field}");
-        self.told("no-class", no_class, &[&none("rendererClassName")])
+        self.refused("no-class", no_class, &[&none("rendererClassName")])
             .await?;
-        self.told("no-cluster", no_cluster, &[&none("clusterName")])
+        self.refused("no-cluster", no_cluster, &[&none("clusterName")])
             .await?;
         let tenant = &self.stage.scope.tenant;
         let ours = format!("ours-{tenant}");
         self.stage.offer(&ours, tenant).await?;
-        let message = self.told("no-cluster", no_cluster, &[&ours]).await?;
+        let message = self.refused("no-cluster", no_cluster, &[&ours]).await?;
         assert_eq!(named_after(&message, MAY_USE)?, ours);
-        self.told("misspelt", "RegistryNotAllowed", &[&format!("{ours}.test")])
+        self.refused("misspelt", "RegistryNotAllowed", &[&format!("{ours}.test")])
             .await?;
-        let message = self.told("no-class", no_class, &[&ours]).await?;
+        let message = self.refused("no-class", no_class, &[&ours]).await?;
         named_after(&message, MAY_USE)
     }
 

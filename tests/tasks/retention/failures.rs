@@ -146,11 +146,11 @@ async fn a_failed_job_is_kept_no_longer_than_the_platform_says_and_the_task_says
     let exit = Exit::new("render", 2, r#"{"phase":"Render","reason":"BadConfig"}"#);
     stage.fail(&task, exit, "PodFailurePolicy").await?;
     let status = stage.condition(&task, JobFailed, "True", "JobFailed").await?;
-    let told = "; failedJobTTL is larger than the platform's maximum of 2 seconds, which counts";
+    let note = "; failedJobTTL is larger than the platform's maximum of 2 seconds, which counts";
     for type_ in [JobFailed, Ready] {
         let condition = status.conditions.iter().find(|c| c.type_ == type_.as_str());
         let message = &condition.context("the condition")?.message;
-        assert!(message.ends_with(told), "{message}");
+        assert!(message.ends_with(note), "{message}");
     }
     stage.cleared(&task).await?;
     let short = stage.submit_with("short", json!({"failedJobTTL": 1})).await?;

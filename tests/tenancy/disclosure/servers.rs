@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
 use renderhub::api::RenderTaskStatus;
-use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use renderhub::api::conditions::ConditionType::JobScheduled;
 use renderhub_harness::wait_for;
 use serde_json::json;
 
@@ -78,8 +78,8 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
     let mut stage = Stage::without_hub("answers", &["--log-level=trace"]).await?;
     stage.make_registry().await?;
     let proxy = Proxy::start(stage.hub_user.client().await?).await?;
-    let told = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
-    let (counts, is_started) = (told.clone(), Arc::new(AtomicBool::new(false)));
+    let count_of_lies = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+    let (counts, is_started) = (count_of_lies.clone(), Arc::new(AtomicBool::new(false)));
     let started = is_started.clone();
     proxy.lie(move |method, path| {
         let class = class(method.as_str(), path);
@@ -94,8 +94,8 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
             _ if method == "GET" => 3,
             _ => 6,
         };
-        let mut told = counts.lock().expect("no test panics here");
-        let number = told.entry(class).or_default();
+        let mut count_of_lies = counts.lock().expect("no test panics here");
+        let number = count_of_lies.entry(class).or_default();
         *number += 1;
         // A server that reports a deletion is trusted; no text is involved.
         let is_claim = |code: u16| method == "DELETE" && code == 200;
@@ -119,14 +119,10 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
         if has(&status, JobScheduled, "False", "JobRefused") {
             return Ok(());
         }
-        stage.complete(task).await?;
-        stage
-            .condition(task, JobSucceeded, "True", "JobSucceeded")
-            .await?;
-        stage.cleared(task).await
+        stage.succeeds(task).await
     }))
     .await?;
-    let told = told.lock().expect("no test panics here").clone();
+    let count_of_lies = count_of_lies.lock().expect("no test panics here").clone();
     for wanted in [
         "GET namespaces/kube-system",
         "GET rendertasks",
@@ -143,8 +139,8 @@ async fn nothing_that_an_api_server_says_is_repeated() -> Result<()> {
         "POST events",
     ] {
         assert!(
-            told.keys().any(|class| class.starts_with(wanted)),
-            "{wanted} was never lied to: {told:?}"
+            count_of_lies.keys().any(|class| class.starts_with(wanted)),
+            "{wanted} was never lied to: {count_of_lies:?}"
         );
     }
     wait_for("a word of the hub on what it heard", LIMIT, async || {

@@ -1,8 +1,8 @@
 //! Cluster registries, whose credential the hub judges.
 
-use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 use crate::api::{AllowedNamespace, ClusterRegistry, ClusterRegistrySpec};
 use crate::plan::platform::registry::ready;
+use crate::plan::platform::undecodable::undecodable;
 
 use super::super::kind_store::{KindStore, ListsNamespaces, StoredObject};
 use super::super::state::{CatalogController, KindConditions, KindStores, PlatformKind};
@@ -43,20 +43,11 @@ impl PlatformKind for ClusterRegistry {
     ) -> Option<KindConditions> {
         let ready = match &registry.spec {
             Some(spec) => ready(spec, controller.credentials.get(name)?),
-            None => undecodable(),
+            None => undecodable(""),
         };
         Some(KindConditions {
             wanted: vec![ready],
             absent: Vec::new(),
         })
-    }
-}
-
-fn undecodable() -> DesiredCondition {
-    DesiredCondition {
-        type_: ConditionType::Ready,
-        status: false,
-        reason: Reason::InvalidSpec,
-        message: "this version of the hub cannot read the spec: a field is missing, or has a value of another type; correct it".to_owned(),
     }
 }

@@ -54,8 +54,8 @@ impl TenantReference {
             ),
             MissingReference::Account => no_account(&self.identity).message,
             MissingReference::Right(what, name) => format!(
-                "the task's ServiceAccount{} may not get the {what}{} that the task names; give it that right: {SOON}",
-                account(&self.identity),
+                "{} may not get the {what}{} that the task names; give it that right: {SOON}",
+                self.identity.described(),
                 quoted(name)
             ),
         }
@@ -79,9 +79,8 @@ pub fn no_account(identity: &ReadIdentity) -> Refusal {
     Refusal::new(
         Reason::RBACDenied,
         format!(
-            "the task's ServiceAccount{} does not exist, or the hub may not act as it; make it, or ask the platform operator to let \
-             the hub act as it",
-            account(identity)
+            "{} does not exist, or the hub may not act as it; make it, or ask the platform operator to let the hub act as it",
+            identity.described()
         ),
     )
 }
@@ -97,11 +96,6 @@ pub fn uncrossed(tenancy: &TenancyPolicy) -> Refusal {
         "this hub lets no reference leave the task's namespace, whatever ReferenceGrants there are; make a new task that names \
          what is in its own namespace, or ask the platform operator to allow it (--no-cross-namespace-refs=false)",
     )
-}
-
-/// The name of the identity, for a sentence after "the task's ServiceAccount".
-fn account(identity: &ReadIdentity) -> String {
-    identity.display_name().map(quoted).unwrap_or_default()
 }
 
 /// When a task is retried that waits for an object that the hub does not watch.

@@ -76,12 +76,12 @@ impl ReadIdentity {
         }
     }
 
-    /// The name by which the tenant knows it, if it has one.
+    /// As the tenant knows it, for a message.
     #[must_use]
-    pub fn display_name(&self) -> Option<&str> {
+    pub fn described(&self) -> String {
         match self {
-            Self::ServiceAccount(account) => Some(account.name()),
-            Self::Hub => None,
+            Self::ServiceAccount(account) => format!("the task's ServiceAccount \"{}\"", account.name()),
+            Self::Hub => "the hub".to_owned(),
         }
     }
 
