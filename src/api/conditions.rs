@@ -277,6 +277,7 @@ impl Reason {
                 | Self::Unrecognised
                 | Self::Incompatible
                 | Self::ImpersonationNotEffective
+                | Self::AllReleaseBindingsFiltered
                 | Self::MissingDependencies
                 | Self::MissingPushSecretRef
                 | Self::MissingRegistryBinding

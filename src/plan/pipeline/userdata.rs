@@ -19,7 +19,7 @@ pub struct DataConflict {
 
 /// Merges the data of Profiles beneath that of the Target. Maps are merged deeply, a null removes a key, all else is replaced.
 ///
-/// A key that two Profiles set differently is left out, and said: neither may win.
+/// A key that two Profiles set differently is left out, and said unless the Target settles it: neither may win.
 #[must_use]
 pub fn merged(profiles: &[HydratedProfile], target: Option<&Value>) -> (Option<Value>, Vec<DataConflict>) {
     let (mut below, mut conflicts) = (None, BTreeSet::new());
@@ -41,11 +41,29 @@ pub fn merged(profiles: &[HydratedProfile], target: Option<&Value>) -> (Option<V
             .map(without_nulls)
             .or_else(|| target.cloned().map(without_nulls)),
     };
-    let said = conflicts.into_iter().map(|path| DataConflict {
+    let open = conflicts
+        .into_iter()
+        .filter(|path| !target.is_some_and(|target| settles(target, path)));
+    let said = open.map(|path| DataConflict {
         profiles: setting(profiles, &path),
         path,
     });
     (merged, said.collect())
+}
+
+/// Whether the data of the Target says what a key is, or takes the place of what it is in.
+fn settles(target: &Value, path: &str) -> bool {
+    let mut at = target;
+    for key in path.split('/').skip(1) {
+        let Value::Object(map) = at else {
+            return true;
+        };
+        match map.get(&unescaped(key)) {
+            Some(value) => at = value,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// The Profiles that set a key.
@@ -122,12 +140,17 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
+/// A key as it was before a JSON pointer had it.
+fn unescaped(key: &str) -> String {
+    key.replace("~1", "/").replace("~0", "~")
+}
+
 fn remove(data: &mut Value, path: &str) {
     let Some((parent, key)) = path.rsplit_once('/') else {
         *data = Value::Object(Map::new());
         return;
     };
-    let key = key.replace("~1", "/").replace("~0", "~");
+    let key = unescaped(key);
     if let Some(Value::Object(map)) = data.pointer_mut(parent) {
         map.remove(&key);
     }
@@ -199,8 +222,28 @@ mod tests {
         // A third that agrees with one of them changes nothing.
         let profiles = [profiles[0].clone(), profiles[1].clone(), profiles[0].clone()];
         assert_eq!(merged(&of(&profiles), None).0, Some(json!({"a": {}, "d": 1})));
-        let (data, _) = merged(&of(&profiles), Some(&json!({"a": {"b/c": 3}})));
-        assert_eq!(data, Some(json!({"a": {"b/c": 3}, "d": 1})));
+    }
+
+    #[test]
+    fn what_the_target_says_of_a_key_settles_what_profiles_set_differently() {
+        let profiles = [json!({"a": {"b/c": 1}, "d": 1}), json!({"a": {"b/c": 2}, "d": 1})];
+        for (target, expected, is_settled) in [
+            (json!({"a": {"b/c": 3}}), json!({"a": {"b/c": 3}, "d": 1}), true),
+            (json!({"a": {"b/c": null}}), json!({"a": {}, "d": 1}), true),
+            (json!({"a": {"b/c": {}}}), json!({"a": {"b/c": {}}, "d": 1}), true),
+            (json!({"a": 4}), json!({"a": 4, "d": 1}), true),
+            (json!({"a": null}), json!({"d": 1}), true),
+            (json!({"a": {}}), json!({"a": {}, "d": 1}), false),
+            (json!({"a": {"b": 3}}), json!({"a": {"b": 3}, "d": 1}), false),
+            (json!({"d": 2}), json!({"a": {}, "d": 2}), false),
+        ] {
+            let (data, conflicts) = merged(&of(&profiles), Some(&target));
+            assert_eq!(
+                (data, conflicts.is_empty()),
+                (Some(expected), is_settled),
+                "{target}"
+            );
+        }
     }
 
     fn tree() -> impl Strategy<Value = Value> {

@@ -75,8 +75,14 @@ fn a_release_uses_a_version_of_a_catalog_that_grants_it() {
     of_catalog(&mut world);
     world.settle("edge");
     assert_eq!(world.ready("edge").0, "AllReleaseBindingsFiltered");
+    let is_stalled = |world: &World| {
+        let conditions = &world.objects.targets[&key("edge")].status.conditions;
+        conditions.iter().any(|condition| condition.type_ == "Stalled")
+    };
+    assert!(is_stalled(&world), "tools that read kstatus would wait for ever");
     grant(&mut world, CATALOG, ("Release", "team-a"), "ComponentVersion");
     world.settle("edge");
+    assert!(!is_stalled(&world));
     assert_eq!(
         (world.bundled("edge"), world.ready("edge").0),
         (vec!["shop 1.0.0".to_owned()], "Ready".to_owned())
