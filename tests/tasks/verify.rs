@@ -169,7 +169,7 @@ async fn a_cluster_that_says_complete_without_a_push_is_not_believed() -> Result
     let status = Arc::new(AtomicU16::new(404));
     let registry = scripted(&status).await;
     let host = registry.address.to_string();
-    stage.use_registry_at(&host, json!({})).await?;
+    stage.use_registry_at(&host, json!({"verify": null})).await?;
     let task = stage.submit_to("forged", &cluster).await?;
     cluster.complete(&task).await?;
     stage.has_counted("Missing").await?;
@@ -261,7 +261,7 @@ async fn a_credential_that_may_not_read_is_reported_at_once_and_goes_nowhere_els
     assert!(seen.iter().any(|s| s.authorization() == Some(&sent)));
     only_read(&registry);
     // Where nothing depends on it, the report of the hub's own Job is enough.
-    stage.use_registry_at(&host, json!({})).await?;
+    stage.use_registry_at(&host, json!({"verify": null})).await?;
     let task = stage.submit_as("believed").await?;
     stage.complete(&task).await?;
     stage.until_succeeded(&task).await?;

@@ -187,7 +187,7 @@ impl Hub {
     /// # Errors
     /// If it has ended.
     pub fn freeze(&self) -> Result<()> {
-        self.process.signal(Signal::STOP)
+        self.process.freeze()
     }
 
     /// Lets it run on after [`Hub::freeze`].

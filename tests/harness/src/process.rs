@@ -4,16 +4,23 @@
 //! `setpriv --pdeathsig KILL`: the kernel kills it when the thread that started it ends, whatever ended it, SIGKILL
 //! included. As the signal follows the *thread*, all children are started by one thread that lives as long as the process.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Longest until a process that was sent SIGSTOP has stopped.
+const STOPPED: Duration = Duration::from_secs(10);
+
+/// What reading about a thread says that ended since it was listed.
+const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
 
 type Spawn = (Command, Sender<io::Result<Child>>);
 
@@ -22,7 +29,7 @@ fn spawn_on_long_lived_thread(command: Command) -> Result<Child> {
     static SPAWNER: OnceLock<Sender<Spawn>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (requests, incoming) = mpsc::channel::<Spawn>();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for (mut command, reply) in incoming {
                 // The receiver waits below; if it is gone, no one waits for the answer.
                 let _ = reply.send(command.spawn());
@@ -110,7 +117,7 @@ impl Process {
     /// Everything it wrote so far.
     #[must_use]
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
     /// The last `lines` lines it wrote.
@@ -152,6 +159,21 @@ impl Process {
             .and_then(Pid::from_raw)
             .context("no valid process id")?;
         Ok(kill_process(pid, signal)?)
+    }
+
+    /// Stops the process in the middle of whatever it does, and waits until each of its threads has stopped: the signal arrives a moment
+    /// later, in which a busy process may answer once more.
+    ///
+    /// # Errors
+    /// If the process has ended already, or does not stop.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        let deadline = Instant::now() + STOPPED;
+        while !is_stopped(self.pid())? {
+            ensure!(Instant::now() < deadline, "{} does not stop", self.name);
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Waits for the end of the process.
@@ -241,4 +263,24 @@ pub fn run(command: &mut Command) -> Result<String> {
         );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether no thread of a process runs or sleeps; one that ends meanwhile does neither.
+fn is_stopped(pid: u32) -> Result<bool> {
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let stat = match fs::read_to_string(thread?.path().join("stat")) {
+            Ok(stat) => stat,
+            Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH) => {
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let state = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.trim_start().chars().next());
+        if !matches!(state.context("a thread has a state")?, 'T' | 't' | 'Z' | 'X') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

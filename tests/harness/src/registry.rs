@@ -194,7 +194,7 @@ impl Registry {
     /// # Errors
     /// If it does not run.
     pub fn freeze(&self) -> Result<()> {
-        self.process.signal(Signal::STOP)
+        self.process.freeze()
     }
 
     /// Lets it run on after [`Registry::freeze`].

@@ -81,7 +81,10 @@ impl Stage {
         for (key, value) in spec.as_object().context("no object")? {
             changes[key] = value.clone();
         }
-        self.put_registry(changes).await?;
+        let api: Api<ClusterRegistry> = Api::all(self.admin.clone());
+        let patch = Patch::Merge(json!({"spec": changes}));
+        api.patch(&self.scope.tenant, &PatchParams::default(), &patch)
+            .await?;
         self.sees_registries().await
     }
 

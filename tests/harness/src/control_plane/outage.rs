@@ -31,7 +31,7 @@ impl ControlPlane {
     /// # Errors
     /// If it does not run.
     pub fn freeze_api_server(&self) -> Result<()> {
-        self.api_server()?.signal(Signal::STOP)
+        self.api_server()?.freeze()
     }
 
     /// Lets it go on.
