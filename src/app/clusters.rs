@@ -44,7 +44,7 @@ pub(super) struct RemoteParts {
 
 /// What the connections and the cluster controller need of the other loops.
 pub(super) struct RemoteDependencies {
-    pub identities: Arc<TenantSessions>,
+    pub sessions: Arc<TenantSessions>,
     pub catalog: watch::Receiver<PublishedCatalog>,
     /// Set once the hub knows all tasks.
     pub ready: watch::Sender<bool>,
@@ -66,7 +66,7 @@ pub(super) fn build(hub: &HubParts, needs: RemoteDependencies) -> Result<RemoteP
         client: hub.client.clone(),
         hub_client: hub.hub_client.clone(),
         namespace: hub.settings.clusters.namespace.clone(),
-        identities: needs.identities,
+        sessions: needs.sessions,
         registry: registry.clone(),
         metrics: hub.metrics.clone(),
         events: needs.events,

@@ -65,16 +65,16 @@ pub(super) fn start(
     let (events, send_events) = hub.events();
     let results = PodResults::default();
     let dependencies = clusters::RemoteDependencies {
-        identities: hub.identities(),
+        sessions: hub.sessions(),
         catalog: catalog.clone(),
         ready,
         own_namespaces: clusters::own_namespaces(namespaces, uids.clone()),
         events: events.clone(),
         inputs: input.clone(),
     };
-    let identities = Arc::clone(&dependencies.identities);
+    let sessions = Arc::clone(&dependencies.sessions);
     let key = Arc::new(key);
-    hub.spawn_pipeline(loops, &key, &catalog, (&identities, &events))?;
+    hub.spawn_pipeline(loops, &key, &catalog, (&sessions, &events))?;
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
     hub.spawn_catalog(loops, publish, namespace_uids, (dry_runs, reports));
@@ -82,7 +82,7 @@ pub(super) fn start(
         key,
         events,
         &results,
-        identities,
+        sessions,
         remote.site_clients,
         (refused, pull_reports),
     );
@@ -107,7 +107,7 @@ async fn log_fence(fence: WriteFence, stop: CancellationToken) {
 
 impl HubParts {
     /// The sessions in which the hub reads as a tenant.
-    fn identities(&self) -> Arc<TenantSessions> {
+    fn sessions(&self) -> Arc<TenantSessions> {
         Arc::new(TenantSessions::new(
             self.client.clone(),
             self.anonymous.clone(),
@@ -151,7 +151,7 @@ impl HubParts {
         key: Arc<SealKey>,
         events: EventRecorder,
         results: &PodResults,
-        identities: Arc<TenantSessions>,
+        sessions: Arc<TenantSessions>,
         site_clients: Arc<dyn SiteClients>,
         (dry_run_requests, pull_reports): (mpsc::Sender<String>, mpsc::Sender<PullReport>),
     ) -> ReconcileContext {
@@ -164,7 +164,7 @@ impl HubParts {
             pull_secret_namespace: self.settings.pull_secret_namespace.clone(),
             hub_placement: self.placement(),
             key,
-            identities,
+            sessions,
             tenancy: self.settings.tenancy.clone(),
             site_clients,
             feature_gates: self.settings.clusters.feature_gates.clone(),
@@ -199,14 +199,14 @@ impl HubParts {
         loops: &mut JoinSet<()>,
         key: &Arc<SealKey>,
         catalog: &watch::Receiver<PublishedCatalog>,
-        (identities, events): (&Arc<TenantSessions>, &EventRecorder),
+        (sessions, events): (&Arc<TenantSessions>, &EventRecorder),
     ) -> Result<(), AppError> {
         let Some(settings) = self.settings.pipeline.clone() else {
             return Ok(());
         };
         let (hub_client, metrics) = (self.hub_client.clone(), self.metrics.clone());
         let pruning = PipelinePruning {
-            pruner: self.pruner(identities)?,
+            pruner: self.pruner(sessions)?,
             tenancy: self.settings.tenancy.clone(),
             events: events.clone(),
         };
@@ -217,14 +217,14 @@ impl HubParts {
     }
 
     /// What deletes charts from registries.
-    fn pruner(&self, identities: &Arc<TenantSessions>) -> Result<Pruner, AppError> {
+    fn pruner(&self, sessions: &Arc<TenantSessions>) -> Result<Pruner, AppError> {
         let addresses = PermittedAddresses {
             policy: clusters::address_policy(&self.settings),
             resolver: Resolver::system().map_err(|_| AppError::NoResolver)?,
         };
         Ok(Pruner::new(PrunerParts {
             hub_client: self.hub_client.clone(),
-            identities: Arc::clone(identities),
+            sessions: Arc::clone(sessions),
             tenancy: self.settings.tenancy.clone(),
             fence: self.fence.clone(),
             metrics: self.metrics.clone(),

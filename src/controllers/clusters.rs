@@ -71,7 +71,7 @@ pub struct ClusterControllerParts {
     /// Namespace of the Secrets that `RenderClusters` name.
     pub namespace: String,
     /// Sessions that read Secrets as tenants.
-    pub identities: Arc<TenantSessions>,
+    pub sessions: Arc<TenantSessions>,
     /// All connections; only this loop makes and ends them.
     pub registry: ConnectionRegistry,
     /// The hub's metrics.

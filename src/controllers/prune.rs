@@ -63,7 +63,7 @@ pub struct PrunerParts {
     /// The hub's own calls.
     pub hub_client: HubClient,
     /// Sessions in which the hub reads as a tenant.
-    pub identities: Arc<TenantSessions>,
+    pub sessions: Arc<TenantSessions>,
     /// What the platform lets tenants name.
     pub tenancy: TenancyPolicy,
     /// Open while the hub holds its Lease.
@@ -210,7 +210,7 @@ impl Pruner {
         &self,
         reference: &TenantReference,
     ) -> Result<TenantDestination, PruneError> {
-        let found = look_up(&self.0.identities, reference).await?;
+        let found = look_up(&self.0.sessions, reference).await?;
         found.map_err(|refusal| PruneError::Registry(failure_of(refusal.reason)))
     }
 
@@ -418,7 +418,7 @@ mod tests {
         let (anonymous, method) = (client.clone(), IdentityMethod::Token);
         let parts = PrunerParts {
             hub_client: HubClient::new(client.clone(), metrics.clone(), "rendering".to_owned(), hub),
-            identities: Arc::new(TenantSessions::new(
+            sessions: Arc::new(TenantSessions::new(
                 client,
                 anonymous,
                 method,

@@ -34,7 +34,7 @@ pub struct KubeconfigWatcher {
     /// The kubeconfig.
     pub kubeconfig: Arc<TenantKubeconfig>,
     /// Sessions that read Secrets as tenants.
-    pub identities: Arc<TenantSessions>,
+    pub sessions: Arc<TenantSessions>,
     /// Decodes the kubeconfig.
     pub validator: Arc<KubeconfigValidator>,
     /// Connect permits of its namespace.
@@ -242,7 +242,7 @@ impl KubeconfigWatcher {
 
     async fn request(&self, query: &SecretQuery<'_>) -> Result<SecretResponse, KubeconfigReadError> {
         let session = self
-            .identities
+            .sessions
             .session(&self.kubeconfig.identity)
             .await
             .map_err(no_session)?;
@@ -252,7 +252,7 @@ impl KubeconfigWatcher {
         }
         // The account may have been recreated after the token was issued, so one new token is tried.
         let other = self
-            .identities
+            .sessions
             .replace_refused(&self.kubeconfig.identity, &session)
             .await;
         let other = other

@@ -82,7 +82,7 @@ impl ClusterController {
         let reread = Arc::new(Notify::new());
         let task = KubeconfigWatcher {
             kubeconfig: Arc::clone(own),
-            identities: Arc::clone(&self.parts.identities),
+            sessions: Arc::clone(&self.parts.sessions),
             validator: Arc::clone(&self.validator),
             connect_permits: Arc::clone(permits),
             reread: Arc::clone(&reread),

@@ -337,7 +337,7 @@ pub(super) mod tests {
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
-        let identities = identities(&client, &metrics);
+        let sessions = sessions(&client, &metrics);
         let calls = HubClient::new(
             client.clone(),
             metrics.clone(),
@@ -358,7 +358,7 @@ pub(super) mod tests {
             pull_copies: PullCopies::default(),
             pull_secret_namespace: None,
             key: Arc::new(SealKey::new([7; 32], Timestamp::UNIX_EPOCH)),
-            identities: Arc::new(identities),
+            sessions: Arc::new(sessions),
             tenancy: TenancyPolicy::default(),
             site_clients: Arc::new(NoSiteClients),
             feature_gates: FeatureGates::default(),
@@ -417,7 +417,7 @@ pub(super) mod tests {
         }
     }
 
-    fn identities(client: &Client, metrics: &Metrics) -> TenantSessions {
+    fn sessions(client: &Client, metrics: &Metrics) -> TenantSessions {
         let (hub, anonymous) = (client.clone(), client.clone());
         TenantSessions::new(hub, anonymous, IdentityMethod::Token, false, metrics.clone())
     }

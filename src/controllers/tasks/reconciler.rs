@@ -70,7 +70,7 @@ pub struct ReconcileContext {
     /// What statuses are sealed with.
     pub key: Arc<SealKey>,
     /// The sessions in which tenants' objects are read.
-    pub identities: Arc<TenantSessions>,
+    pub sessions: Arc<TenantSessions>,
     /// What the platform lets tenants' references do.
     pub tenancy: TenancyPolicy,
     /// Ways to other clusters.
@@ -313,7 +313,7 @@ impl Reconciler<'_> {
         reference: &TenantReference,
     ) -> Result<Result<TenantDestination, Refusal>, ReconcileError> {
         if task.id.kind == TaskKind::RenderTask {
-            return Ok(look_up(&self.context.identities, reference).await?);
+            return Ok(look_up(&self.context.sessions, reference).await?);
         }
         let NamedDestination::Host(spec) = &reference.named else {
             return Ok(Err(reference.refusal(MissingReference::Registry)));
@@ -336,7 +336,7 @@ impl Reconciler<'_> {
 
     /// Whether the hub may act as the identity that a task names.
     async fn check_identity(&self, identity: &ReadIdentity) -> Result<Result<(), Refusal>, ReconcileError> {
-        match self.context.identities.session(identity).await {
+        match self.context.sessions.session(identity).await {
             Ok(_) => Ok(Ok(())),
             Err(IdentityError::Denied) => Ok(Err(no_account(identity))),
             Err(IdentityError::Call(error)) => Err(error.into()),

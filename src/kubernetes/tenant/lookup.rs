@@ -32,10 +32,10 @@ enum LookupError {
 /// # Errors
 /// A call that failed for no reason of the tenant's.
 pub async fn look_up(
-    identities: &TenantSessions,
+    sessions: &TenantSessions,
     reference: &TenantReference,
 ) -> Result<Result<TenantDestination, Refusal>, CallError> {
-    let session = match identities.session(&reference.identity).await {
+    let session = match sessions.session(&reference.identity).await {
         Ok(session) => session,
         Err(error) => return denied(reference, error),
     };
@@ -43,7 +43,7 @@ pub async fn look_up(
         return Ok(found);
     }
     // The account was made again since the token was: one more token, and no more than one.
-    let other = match identities.replace_refused(&reference.identity, &session).await {
+    let other = match sessions.replace_refused(&reference.identity, &session).await {
         Ok(Some(other)) => other,
         Ok(None) => return Ok(Err(reference.refusal(MissingReference::Account))),
         Err(error) => return denied(reference, error),

@@ -86,9 +86,9 @@ impl Retention {
     }
 
     /// A task failed, and its Job or its config Secret is kept on a cluster from which it can be removed; `None` is the hub's.
-    pub fn keep_failure(&mut self, ground: Option<Arc<Site>>, task: FinishedTask<'_>) {
+    pub fn keep_failure(&mut self, cluster: Option<Arc<Site>>, task: FinishedTask<'_>) {
         self.forget(task);
-        self.failures.keep(ground, task);
+        self.failures.keep(cluster, task);
     }
 
     /// The time to live of a task is over.

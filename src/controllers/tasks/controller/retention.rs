@@ -43,7 +43,7 @@ impl TaskController {
     /// Updates whether a task counts as kept, after a reconcile or without one.
     pub(super) fn retain(&mut self, uid: &TaskUid) {
         let is_clear = self.index.has_no_objects(uid);
-        let ground = self.kept_at(uid);
+        let cluster = self.kept_at(uid);
         let Some(record) = self.index.task_mut(uid) else {
             return;
         };
@@ -54,8 +54,8 @@ impl TaskController {
             self.retention.forget(finished(record, uid));
         } else if is_over(record) && is_clear {
             self.retention.keep(finished(record, uid));
-        } else if let Some(ground) = ground.filter(|_| !had_turn) {
-            self.retention.keep_failure(ground, finished(record, uid));
+        } else if let Some(cluster) = cluster.filter(|_| !had_turn) {
+            self.retention.keep_failure(cluster, finished(record, uid));
         } else if record.phase.is_finished() {
             self.retention.forget(finished(record, uid));
         }

@@ -53,7 +53,7 @@ pub(super) struct FailedJobs {
     most: FailedJobLimits,
     /// Where each is, and when it ended.
     known: HashMap<TaskUid, (FailedJobCluster, Arc<str>, Timestamp)>,
-    grounds: HashMap<FailedJobCluster, ClusterFailedJobs>,
+    clusters: HashMap<FailedJobCluster, ClusterFailedJobs>,
     /// Clusters with too many, in order of service.
     round: VecDeque<FailedJobCluster>,
     next: Option<Instant>,
@@ -75,38 +75,38 @@ impl FailedJobs {
         Self {
             most,
             known: HashMap::new(),
-            grounds: HashMap::new(),
+            clusters: HashMap::new(),
             round: VecDeque::new(),
             next: None,
         }
     }
 
     /// A failed task has something on a cluster that can be removed there.
-    pub(super) fn keep(&mut self, ground: FailedJobCluster, task: FinishedTask<'_>) {
+    pub(super) fn keep(&mut self, cluster: FailedJobCluster, task: FinishedTask<'_>) {
         let known = self.known.get(task.uid);
         let is_there = |(at, of, ended): &(FailedJobCluster, Arc<str>, Timestamp)| {
-            *at == ground && of == task.namespace && *ended == task.ended
+            *at == cluster && of == task.namespace && *ended == task.ended
         };
         if known.is_some_and(is_there) {
             return;
         }
         self.forget(task.uid);
-        let stores = self.grounds.entry(ground.clone()).or_default();
+        let stores = self.clusters.entry(cluster.clone()).or_default();
         stores.change(task.namespace, |store| store.insert(task.key()));
-        self.enter(&ground);
-        let entry = (ground, Arc::clone(task.namespace), task.ended);
+        self.enter(&cluster);
+        let entry = (cluster, Arc::clone(task.namespace), task.ended);
         self.known.insert(task.uid.clone(), entry);
     }
 
     /// A task has nothing there any more, or nothing that can be removed.
     pub(super) fn forget(&mut self, uid: &TaskUid) {
-        let Some((ground, namespace, ended)) = self.known.remove(uid) else {
+        let Some((cluster, namespace, ended)) = self.known.remove(uid) else {
             return;
         };
-        if let Some(stores) = self.grounds.get_mut(&ground) {
+        if let Some(stores) = self.clusters.get_mut(&cluster) {
             stores.change(&namespace, |store| store.remove(&(ended, uid.clone())));
             if stores.count == 0 && !stores.is_in_round {
-                self.grounds.remove(&ground);
+                self.clusters.remove(&cluster);
             }
         }
     }
@@ -121,15 +121,15 @@ impl FailedJobs {
         if self.next.is_some_and(|next| now < next) {
             return None;
         }
-        while let Some(ground) = self.round.pop_front() {
-            let surplus = self.grounds.get_mut(&ground).and_then(|stores| {
+        while let Some(cluster) = self.round.pop_front() {
+            let surplus = self.clusters.get_mut(&cluster).and_then(|stores| {
                 stores.is_in_round = false;
                 stores.surplus(self.most)
             });
             if let Some(uid) = &surplus {
                 self.forget(uid);
             }
-            self.enter(&ground);
+            self.enter(&cluster);
             if surplus.is_some() {
                 self.next = Some(now + CLEARING_PACE);
                 return surplus;
@@ -139,16 +139,16 @@ impl FailedJobs {
     }
 
     /// Puts a cluster with too many at the end of the round, and forgets one with none.
-    fn enter(&mut self, ground: &FailedJobCluster) {
-        let Some(stores) = self.grounds.get_mut(ground) else {
+    fn enter(&mut self, cluster: &FailedJobCluster) {
+        let Some(stores) = self.clusters.get_mut(cluster) else {
             return;
         };
         if stores.surplus(self.most).is_some() {
             if !std::mem::replace(&mut stores.is_in_round, true) {
-                self.round.push_back(ground.clone());
+                self.round.push_back(cluster.clone());
             }
         } else if stores.count == 0 && !stores.is_in_round {
-            self.grounds.remove(ground);
+            self.clusters.remove(cluster);
         }
     }
 }
@@ -246,7 +246,7 @@ mod tests {
             failures.forget(&uid(n));
         }
         assert!(failures.known.is_empty(), "{failures:?}");
-        assert!(cleared(&mut failures).is_empty() && failures.grounds.is_empty());
+        assert!(cleared(&mut failures).is_empty() && failures.clusters.is_empty());
     }
 
     /// Holds: B4.
@@ -267,11 +267,11 @@ mod tests {
     #[test]
     fn each_cluster_has_room_of_its_own() {
         let (mut failures, team) = (failures(1, 1), Arc::from("team"));
-        for (n, ground) in [None, Some(site("east")), Some(site("west")), Some(site("east"))]
+        for (n, cluster) in [None, Some(site("east")), Some(site("west")), Some(site("east"))]
             .into_iter()
             .enumerate()
         {
-            failures.keep(ground, finished(&team, 0, &uid(n)));
+            failures.keep(cluster, finished(&team, 0, &uid(n)));
         }
         assert_eq!(cleared(&mut failures), [uid(1)]);
         // A task that is kept elsewhere now is counted there.
