@@ -314,6 +314,28 @@ fn every_stage_of_a_call_is_explained_and_the_runbook_says_what_it_points_to() {
     }
 }
 
+#[test]
+fn every_kind_of_a_pass_that_failed_is_explained() {
+    let metrics = read("docs/operations/metrics.md");
+    for file in [
+        "src/kubernetes/apply/error.rs",
+        "src/controllers/tasks/outcome.rs",
+    ] {
+        let source = read(file);
+        let (_, kinds) = source.split_once("fn kind(self)").expect("it is there");
+        let kinds = kinds.split("\n    }\n").next().expect("it ends");
+        let kinds: Vec<&str> = kinds.split('"').skip(1).step_by(2).collect();
+        assert!(!kinds.is_empty(), "{file}");
+        for kind in kinds {
+            let is_row = |line: &str| {
+                let cell = line.strip_prefix('|').and_then(|line| line.split('|').next());
+                cell.is_some_and(|cell| cell.contains(&format!("`{kind}`")))
+            };
+            assert!(metrics.lines().any(is_row), "{kind}");
+        }
+    }
+}
+
 /// Names of a metric's labels as the page writes them: `a`, `b`.
 fn labels_of(text: &str, metric: &str) -> String {
     let sample = text

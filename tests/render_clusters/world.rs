@@ -346,7 +346,7 @@ async fn start(
     let registry = ConnectionRegistry::new(settings, metrics.clone(), inputs, report);
     let calls = HubClient::new(client.clone(), metrics.clone(), namespace.to_owned(), hub_id);
     let nobody = hub.anonymous().client().await?;
-    let identities = TenantSessions::new(
+    let sessions = TenantSessions::new(
         client.clone(),
         nobody,
         IdentityMethod::Token,
@@ -359,7 +359,7 @@ async fn start(
         client: client.clone(),
         hub_client: calls.clone(),
         namespace: namespace.to_owned(),
-        identities: Arc::new(identities),
+        sessions: Arc::new(sessions),
         registry: registry.clone(),
         metrics: metrics.clone(),
         events,
