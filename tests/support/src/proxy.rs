@@ -212,10 +212,13 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     }
 }
 
-/// Whether a request is a write that belongs to a task.
-fn is_counted(method: &Method, path: &str) -> bool {
+/// Whether a request is a write that belongs to a task. A dry run, with which the hub tries the Job of a class, belongs to none.
+fn is_counted(method: &Method, uri: &http::Uri) -> bool {
+    let path = uri.path();
     let is_of_platform = |kind: &String| path.contains(&format!("/{kind}/"));
+    let is_dry_run = uri.query().is_some_and(|query| query.contains("dryRun="));
     method != Method::GET
+        && !is_dry_run
         && !UNCOUNTED.iter().any(|part| path.contains(part))
         && !PLATFORM_KINDS.iter().any(is_of_platform)
 }
@@ -231,7 +234,7 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
     let path = parts.uri.path().to_owned();
     let meeting = lock(&shared.meeting).clone();
     let meeting = meeting.filter(|(part, _)| parts.method == Method::POST && path.contains(part));
-    let write = is_counted(&parts.method, &path).then(|| Write {
+    let write = is_counted(&parts.method, &parts.uri).then(|| Write {
         method: parts.method.to_string(),
         path,
         body: serde_json::from_slice(&body).unwrap_or_default(),
