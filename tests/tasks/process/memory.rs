@@ -57,6 +57,8 @@ fn start(name: &str, dir: &Path, program: &Path, args: &[&str]) -> Result<Proces
     command
         .current_dir(dir)
         .env("SECRET", "canary")
+        // What a program that is killed leaves goes with the directory.
+        .env("TMPDIR", dir)
         .env("KUBECONFIG", "kubeconfig");
     Process::spawn(name, &command, &dir.join(format!("{name}.log")))
 }
