@@ -283,6 +283,11 @@ async fn a_spec_that_is_changed_while_its_job_is_made_runs_never_again() -> Resu
         proxy.stop_at(write, Stop::Before);
         let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
         hub.wait_ready().await?;
+        // The hub tries the Job of a class that it sees, which is no write of the task's.
+        let class = &stage.scope.tenant;
+        stage.put_class(class, json!({"image": "a.test/b:1"})).await?;
+        let classes = Api::all_with(stage.admin.clone(), &raw::<RendererClass>());
+        until_condition(&classes, class, "Ready", ("True", "Ready")).await?;
         let task = stage.submit(stage.task("shop")).await?;
         proxy.stopped().await?;
         let change = Patch::Merge(json!({"spec": {"config": {"release": {"values": {"replicas": 4}}}}}));

@@ -284,3 +284,27 @@ fn is_stopped(pid: u32) -> Result<bool> {
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_frozen_has_stopped_and_one_that_is_thawed_goes_on() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "while :; do :; done"]);
+        let process = Process::spawn("busy", &busy, &dir.path().join("log"))?;
+        for _ in 0..20 {
+            assert!(!is_stopped(process.pid())?);
+            process.freeze()?;
+            assert!(is_stopped(process.pid())?);
+            process.signal(Signal::CONT)?;
+            let deadline = Instant::now() + STOPPED;
+            while is_stopped(process.pid())? {
+                ensure!(Instant::now() < deadline, "it does not go on");
+            }
+        }
+        Ok(())
+    }
+}
