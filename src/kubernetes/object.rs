@@ -1,6 +1,7 @@
 //! Objects of renderhub's kinds on the wire, also those that the schema should not admit.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -86,7 +87,6 @@ impl LabelledObject {
             kept: meta,
             finalizers,
         } = self.metadata;
-        let typed = |raw| decoded(raw).filter(|value| !value.is_null());
         let object = PipelineObject {
             uid: meta.uid?,
             version: meta
@@ -101,10 +101,8 @@ impl LabelledObject {
             deleted_at: meta.deletion_timestamp.map(|time| time.0),
             finalizers,
             labels: meta.labels.unwrap_or_default(),
-            spec: typed(self.spec).and_then(|spec| serde_json::from_value(spec).ok()),
-            status: typed(self.status)
-                .and_then(|status| serde_json::from_value(status).ok())
-                .unwrap_or_default(),
+            spec: typed(self.spec),
+            status: typed(self.status).unwrap_or_default(),
         };
         Some((ObjectKey::new(&meta.namespace?, &meta.name?), object))
     }
@@ -146,8 +144,21 @@ fn decoded(raw: Option<Box<RawValue>>) -> Option<Value> {
     (values(raw.get()) <= MAX_VALUES).then(|| serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
-/// How many values a JSON text has, give or take the empty lists and objects, which count as one more.
+/// Decodes what is not null and has not too many parts, into a type that has its own bounds.
+fn typed<T: DeserializeOwned>(raw: Option<Box<RawValue>>) -> Option<T> {
+    let raw = raw.filter(|raw| raw.get() != "null" && values(raw.get()) <= MAX_VALUES)?;
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// What an object with this key holds, `serde_json` decodes out of a text; no API server writes the key with escapes.
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+/// How many values a JSON text has, give or take the empty lists and objects, which count as one more; of one with values inside of a
+/// text, more than any may have.
 fn values(text: &str) -> usize {
+    if text.split(RAW_VALUE).skip(1).any(|rest| rest.starts_with('"')) {
+        return usize::MAX;
+    }
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text.bytes() {
         match byte {
@@ -186,23 +197,42 @@ impl AsMut<ObjectMeta> for SlimMetadata {
 /// Metadata of an object that is selected by its labels, without annotations, owners and managed fields, and with a count of its
 /// finalizers.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "ObjectMeta")]
+#[serde(from = "LabelledMetadataFields")]
 pub struct LabelledMetadata {
     kept: ObjectMeta,
     finalizers: FinalizerSummary,
 }
 
-impl From<ObjectMeta> for LabelledMetadata {
-    fn from(meta: ObjectMeta) -> Self {
-        let finalizers = meta.finalizers.iter().flatten().map(String::as_str);
+/// What is read of it: managed fields, which are as long as the rest, are passed over.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LabelledMetadataFields {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl From<LabelledMetadataFields> for LabelledMetadata {
+    fn from(shown: LabelledMetadataFields) -> Self {
+        let finalizers = shown.finalizers.iter().flatten().map(String::as_str);
         Self {
             finalizers: FinalizerSummary::with_name(TARGET_FINALIZER, finalizers),
             kept: ObjectMeta {
-                annotations: None,
-                finalizers: None,
-                managed_fields: None,
-                owner_references: None,
-                ..meta
+                name: shown.name,
+                namespace: shown.namespace,
+                uid: shown.uid,
+                resource_version: shown.resource_version,
+                generation: shown.generation,
+                creation_timestamp: shown.creation_timestamp,
+                deletion_timestamp: shown.deletion_timestamp,
+                labels: shown.labels,
+                ..ObjectMeta::default()
             },
         }
     }

@@ -196,6 +196,24 @@ fn what_a_text_holds_are_no_values() {
 
 /// Holds: B11.
 #[test]
+fn text_that_would_be_decoded_as_values_is_not_decoded() {
+    let text = format!("[{}0]", "0,".repeat(500_000));
+    for key in [RAW_VALUE, "a"] {
+        let mut spec = spec();
+        spec["config"]["deck"] = json!({ key: text });
+        let (task, info) = read(&object(&json!({}), &spec));
+        assert_eq!(task.is_oversized, key == RAW_VALUE);
+        assert!(bytes(info.bytes_max) < 8 << 20, "{key}: {info:?}");
+    }
+    // As a text it is one like any other.
+    let mut spec = spec();
+    spec["config"]["deck"] = json!([format!("a {RAW_VALUE} of serde_json")]);
+    let (task, _) = read(&object(&json!({}), &spec));
+    assert!(validate(&task).is_ok());
+}
+
+/// Holds: B11.
+#[test]
 fn a_status_of_too_many_values_is_none_and_says_nothing() {
     let mut whole: Value = serde_json::from_str(&object(&json!({}), &spec())).unwrap();
     whole["status"] = json!({"conditions": vec![json!({"a": 1}); 20_000]});
