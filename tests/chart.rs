@@ -345,6 +345,25 @@ async fn tenants_get_what_is_theirs_and_neither_status_nor_finalizers() -> Resul
 }
 
 #[tokio::test]
+async fn tenants_read_each_kind_that_is_in_their_namespaces() -> Result<()> {
+    let objects = template(&["pipeline.enabled=true"]).await?;
+    let role = objects.iter().find(|o| o["metadata"]["name"] == "renderhub-view");
+    let rules = role.and_then(|role| role["rules"].as_array());
+    let resources = rules
+        .into_iter()
+        .flatten()
+        .filter_map(|rule| rule["resources"].as_array());
+    let readable: BTreeSet<_> = resources.flatten().filter_map(Value::as_str).collect();
+    let crds = renderhub::api::custom_resource_definitions();
+    let namespaced = crds.iter().filter(|crd| crd.spec.scope == "Namespaced");
+    assert_eq!(
+        readable,
+        namespaced.map(|crd| crd.spec.names.plural.as_str()).collect()
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_account_of_renderers_has_no_rights_and_no_token() -> Result<()> {
     let objects = template(&[]).await?;
     let renderer = |object: &&Value| object["subjects"].to_string().contains("renderhub-renderer");

@@ -54,10 +54,10 @@ async fn a_site_is_up_once_every_job_there_was_listed() -> Result<()> {
     // From then on, events are sent on at once.
     remote.make_job("t3").await?;
     remote.delete_job("t1").await?;
-    wait_for("both to be told", LIMIT, async || {
+    wait_for("both events", LIMIT, async || {
         let said = world.said(&site);
         let both = [Said::Seen("t3".to_owned()), Said::Gone("t1".to_owned())];
-        Ok(both.iter().all(|told| said.contains(told)).then_some(()))
+        Ok(both.iter().all(|event| said.contains(event)).then_some(()))
     })
     .await?;
     assert_eq!(
@@ -99,10 +99,7 @@ async fn no_site_is_up_before_all_were_seen() -> Result<()> {
     world.until_up(&first.site()).await?;
     world.until_up(&second.site()).await?;
     let all = world.all();
-    let at = |site: &Site, word: &Said| {
-        all.iter()
-            .position(|(told, said)| **told == *site && said == word)
-    };
+    let at = |site: &Site, word: &Said| all.iter().position(|(of, said)| **of == *site && said == word);
     let seen = at(&second.site(), &Said::Synced);
     assert!(seen.is_some() && seen < at(&first.site(), &Said::Up), "{all:?}");
     world.ended().await
@@ -130,15 +127,15 @@ async fn another_site_disturbs_no_other() -> Result<()> {
     // Closed, it sends no more; the other goes on.
     world.registry.close(&second.site());
     assert!(world.registry.client(&second.site()).is_none());
-    let told = world.said(&second.site()).len();
+    let before = world.said(&second.site()).len();
     second.make_job("t2").await?;
     first.make_job("t3").await?;
     wait_for("the other's Job", LIMIT, async || {
-        let is_told = world.said(&first.site()).contains(&Said::Seen("t3".to_owned()));
-        Ok(is_told.then_some(()))
+        let is_there = world.said(&first.site()).contains(&Said::Seen("t3".to_owned()));
+        Ok(is_there.then_some(()))
     })
     .await?;
-    assert_eq!(world.said(&second.site()).len(), told);
+    assert_eq!(world.said(&second.site()).len(), before);
     world.ended().await
 }
 
@@ -169,13 +166,16 @@ async fn an_unbound_connection_is_cut_with_all_that_is_under_way() -> Result<()>
         Ok((forward.open() == 0).then_some(()))
     })
     .await?;
-    let told = world.said(&site).len();
+    let before = world.said(&site).len();
     wait_for("the series to end", LIMIT, async || {
         Ok((world.series(&key) == 0).then_some(()))
     })
     .await?;
     remote.make_job("t1").await?;
-    assert_eq!((world.registry.connections(), world.said(&site).len()), (0, told));
+    assert_eq!(
+        (world.registry.connections(), world.said(&site).len()),
+        (0, before)
+    );
     world.ended().await
 }
 
@@ -236,16 +236,16 @@ async fn the_last_word_is_the_last() -> Result<()> {
     }
     world.until_down(&site, Reason::FeatureDisabled).await?;
     let said = world.said(&site);
-    for (at, told) in said.iter().enumerate() {
+    for (at, event) in said.iter().enumerate() {
         let next = said.get(at + 1);
-        if *told == Said::Down(Reason::FeatureDisabled) {
+        if *event == Said::Down(Reason::FeatureDisabled) {
             assert!(
                 matches!(next, None | Some(Said::Down(_))),
                 "{next:?} after the last word: {said:?}"
             );
         }
         assert_ne!(
-            *told,
+            *event,
             Said::Down(Reason::KubeconfigNotFound),
             "it was closed before"
         );

@@ -168,7 +168,7 @@ async fn until(hubs: &Hubs, what: &str, is_so: impl Fn() -> Result<bool>) -> Res
             Ok(()) => is_so()?.then_some(Ok(())),
         })
     });
-    waited.await.with_context(|| hubs.told())?
+    waited.await.with_context(|| hubs.described())?
 }
 
 /// Says how long each part took.

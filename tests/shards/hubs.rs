@@ -174,7 +174,7 @@ impl Hubs {
             Ok(Some(()))
         })
         .await
-        .with_context(|| self.told())
+        .with_context(|| self.described())
     }
 
     /// Fails if a hub that should run has ended.
@@ -188,7 +188,7 @@ impl Hubs {
     }
 
     /// The ends of the logs of all hubs that ran.
-    pub fn told(&self) -> String {
+    pub fn described(&self) -> String {
         let tail = |path: &PathBuf| {
             let log = std::fs::read_to_string(path).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();

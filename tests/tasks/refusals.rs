@@ -62,12 +62,12 @@ impl Refusals for Stage {
         let asked = self.requests().await?;
         let asked = asked.iter().filter(|event| event.name == name);
         let asked = asked.map(renderhub_harness::audit::Event::action).collect();
-        let told = self.events().await?;
-        let told = told
+        let events = self.events().await?;
+        let events = events
             .iter()
             .filter(|event| event.regarding.as_ref().and_then(|r| r.name.as_ref()) == Some(&name));
-        let told = told.map(|event| format!("{:?} {:?} {:?}", event.type_, event.reason, event.note));
-        Ok((asked, told.collect()))
+        let events = events.map(|event| format!("{:?} {:?} {:?}", event.type_, event.reason, event.note));
+        Ok((asked, events.collect()))
     }
 
     async fn replace_push_secret(&self, type_: &str, data: Value) -> Result<()> {
@@ -143,7 +143,7 @@ async fn a_registry_decides_who_pushes_where() -> Result<()> {
         .await?;
     stage.start_hub().await?;
     let waiting = stage.submit(stage.task("waiting")).await?;
-    let told = stage.refused(&waiting, "RegistryNotAllowed", false).await?;
+    let message = stage.refused(&waiting, "RegistryNotAllowed", false).await?;
     let nowhere = stage
         .submit_with(
             "nowhere",
@@ -151,7 +151,10 @@ async fn a_registry_decides_who_pushes_where() -> Result<()> {
         )
         .await?;
     // One that is for others reads the same as one that does not exist, in conditions and in events.
-    assert_eq!(stage.refused(&nowhere, "RegistryNotAllowed", false).await?, told);
+    assert_eq!(
+        stage.refused(&nowhere, "RegistryNotAllowed", false).await?,
+        message
+    );
     assert_eq!(stage.said_of(&nowhere).await?, stage.said_of(&waiting).await?);
     stage.made_nothing().await?;
     stage.put_registry(json!({"allowedNamespaces": [tenant]})).await?;
@@ -312,7 +315,7 @@ async fn a_task_waits_for_its_renderer_class() -> Result<()> {
     let missing = stage
         .submit_with("missing", json!({"rendererClassName": class}))
         .await?;
-    let told = stage.refused(&missing, "RendererClassNotFound", false).await?;
+    let message = stage.refused(&missing, "RendererClassNotFound", false).await?;
     stage
         .put_class(
             &class,
@@ -325,7 +328,7 @@ async fn a_task_waits_for_its_renderer_class() -> Result<()> {
     // One that is for others reads the same as one that does not exist.
     assert_eq!(
         stage.refused(&hidden, "RendererClassNotFound", false).await?,
-        told
+        message
     );
     stage.made_nothing().await?;
     let allowed = json!({"image": "renderer.test/r:1", "allowedNamespaces": [stage.scope.tenant]});

@@ -183,11 +183,11 @@ async fn lies_about_a_task_that_runs_or_has_ended_are_put_right_and_nothing_runs
         assert_eq!(stage.made(task).await?, 1, "{}", task.name_any());
     }
     stage.job_is_untouched(&victim).await?;
-    let told = stage.events().await?;
-    let of_good = told
+    let events = stage.events().await?;
+    let of_good = events
         .iter()
         .filter(|e| e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some("good"));
-    assert!(of_good.count() <= 2, "what was told is not told again");
+    assert!(of_good.count() <= 2, "an event that was sent is not sent again");
     stage.passed();
     Ok(())
 }

@@ -122,12 +122,12 @@ async fn come_and_go(world: &World, hub: &Hub, first: usize) -> Result<()> {
     })
     .await?;
     let all: Api<SlimObject> = Api::all_with(world.admin.clone(), &World::resource());
-    wait_for("the tasks to be told why they wait", LIMIT, async || {
+    wait_for("the tasks to say why they wait", LIMIT, async || {
         let tasks = all.list(&ListParams::default()).await?.items;
-        let told = tasks
+        let waiting = tasks
             .into_iter()
             .filter_map(|task| task.into_task(renderhub::api::names::TaskKind::RenderTask));
-        Ok((told.filter(|task| !task.status.conditions.is_empty()).count() == made.len()).then_some(()))
+        Ok((waiting.filter(|task| !task.status.conditions.is_empty()).count() == made.len()).then_some(()))
     })
     .await?;
     for request in world.delete_requests(&DeleteParams::default()) {

@@ -212,7 +212,7 @@ mod tests {
             binding("ClusterRoleBinding", None, ("ClusterRole", "unbound"), "other"),
         ]);
         let rights = Rights::of_objects(&all).unwrap();
-        let told: Vec<_> = rights
+        let bound: Vec<_> = rights
             .bound
             .iter()
             .map(|b| {
@@ -224,7 +224,7 @@ mod tests {
             .collect();
         let text = |s: &str| s.to_owned();
         assert_eq!(
-            told,
+            bound,
             [
                 (None, text("nodes")),
                 (Some("b"), text("secrets")),

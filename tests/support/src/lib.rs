@@ -216,7 +216,7 @@ impl Stage {
         let hits = looked
             .expect("the look itself is sound")
             .expect("what is looked at can be read");
-        assert!(hits.is_empty(), "a secret shows: {}", scan::told(&hits));
+        assert!(hits.is_empty(), "a secret shows: {}", scan::described(&hits));
     }
 }
 

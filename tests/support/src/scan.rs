@@ -222,7 +222,7 @@ fn for_tenants(kind: &str, object: &DynamicObject, is_written: bool) -> Option<S
 }
 
 /// Hits as one text.
-pub fn told(hits: &[Hit]) -> String {
+pub fn described(hits: &[Hit]) -> String {
     let each: Vec<_> = hits.iter().map(ToString::to_string).collect();
     each.join("; ")
 }

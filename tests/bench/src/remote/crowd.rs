@@ -104,15 +104,15 @@ async fn register(stage: &Stage, clusters: u16) -> Result<Vec<Gate>> {
 async fn until_told(stage: &Stage, clusters: usize) -> Result<()> {
     wait_for("every status to say that it is connected", LIMIT, async || {
         let all = stage.render_clusters().list(&ListParams::default()).await?;
-        let told = all.items.iter().filter(|cluster| {
+        let ready = all.items.iter().filter(|cluster| {
             let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
             let mut connected = conditions.filter(|c| c.type_ == Connected.as_str());
             connected.any(|c| c.status == "True")
         });
-        let told = told.count();
-        if told < clusters {
+        let ready = ready.count();
+        if ready < clusters {
             tokio::time::sleep(LOOK).await;
-            anyhow::bail!("{told} of {clusters} do");
+            anyhow::bail!("{ready} of {clusters} do");
         }
         Ok(Some(()))
     })

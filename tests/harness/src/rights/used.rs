@@ -207,13 +207,13 @@ mod tests {
         ]
     }
 
-    fn told(rights: &Rights, requests: &[Event]) -> Vec<String> {
+    fn unused(rights: &Rights, requests: &[Event]) -> Vec<String> {
         rights.unused(requests).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn what_was_used_is_not_reported_and_what_was_not_is() {
-        assert!(told(&rights(), &all_used()).is_empty());
+        assert!(unused(&rights(), &all_used()).is_empty());
         for (at, grant) in [
             (0, "get batch/jobs in rendering"),
             (1, "list batch/jobs in rendering"),
@@ -224,7 +224,7 @@ mod tests {
         ] {
             let mut requests = all_used();
             requests.remove(at);
-            assert_eq!(told(&rights(), &requests), [grant]);
+            assert_eq!(unused(&rights(), &requests), [grant]);
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
         planted.bound.push(bound(None, rules));
         // Read as another user, it is no use of the hub's own right.
-        assert_eq!(told(&planted, &all_used()), ["get secrets in the cluster"]);
+        assert_eq!(unused(&planted, &all_used()), ["get secrets in the cluster"]);
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let mut planted = rights();
         let rules = json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}]);
         planted.bound.push(bound(None, rules));
-        assert_eq!(told(&planted, &all_used()), ["get batch/jobs in the cluster"]);
+        assert_eq!(unused(&planted, &all_used()), ["get batch/jobs in the cluster"]);
     }
 
     #[test]
@@ -268,6 +268,6 @@ mod tests {
         requests[0] = event("get batch jobs rendering x 403", None);
         requests.push(event("get batch jobs team x 200", None));
         requests.push(event("get batch jobs/status rendering x 200", None));
-        assert_eq!(told(&rights(), &requests), ["get batch/jobs in rendering"]);
+        assert_eq!(unused(&rights(), &requests), ["get batch/jobs in rendering"]);
     }
 }
