@@ -1,5 +1,7 @@
 //! Labels, annotations, finalizer and field managers: the marks renderhub leaves and looks for.
 
+use std::collections::BTreeMap;
+
 use crate::api::names::{HubId, TaskUid};
 
 /// API group of every renderhub kind.
@@ -28,6 +30,15 @@ pub const PIPELINE: &str = "renderhub.dev/pipeline";
 pub const PIPELINE_RELEASE: &str = "release";
 /// Value of [`PIPELINE`]: the chart of a version of a Target.
 pub const PIPELINE_BOOTSTRAP: &str = "bootstrap";
+
+/// The labels of a task or version that the hub makes for Targets, with this value of [`PIPELINE`].
+#[must_use]
+pub fn pipeline_labels(value: &str) -> BTreeMap<String, String> {
+    let labels = [(MANAGED_BY, MANAGED_BY_VALUE), (PIPELINE, value)];
+    labels
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
 
 /// Annotation on a task that the hub made for Targets: 64 hex digits that show that the hub planned it, so that a grant to Targets
 /// counts for it, and so that it is not removed as a finished task of a tenant's.

@@ -84,6 +84,8 @@ pub struct PipelineController {
     pub(super) in_flight: HashSet<ObjectKey>,
     /// The shared tasks that each Target needs, as decided last.
     pub(super) needed: HashMap<ObjectKey, NeededTasks>,
+    /// The Targets for which nothing changes before all of those have ended, as decided last.
+    pub(super) awaiting: HashSet<ObjectKey>,
     pub(super) prunes: PruneQueue,
 }
 
@@ -123,6 +125,7 @@ impl PipelineController {
             rollouts_due: None,
             in_flight: HashSet::new(),
             needed: HashMap::new(),
+            awaiting: HashSet::new(),
             prunes: PruneQueue::new(pruning),
         }
     }

@@ -35,6 +35,11 @@ impl PipelineController {
             self.look_at_leftovers(&key.namespace, SETTLE);
             self.needed.insert(key.clone(), needed);
         }
+        if decision.awaits_tasks {
+            self.awaiting.insert(key.clone());
+        } else {
+            self.awaiting.remove(key);
+        }
         if !decision.is_left_out_unknown || !self.left_out.knows(key) {
             self.note_left_out(key, std::mem::take(&mut decision.left_out));
         }
@@ -73,6 +78,7 @@ impl PipelineController {
             self.look_at_leftovers(&key.namespace, SETTLE);
         }
         self.refusals.remove(key);
+        self.awaiting.remove(key);
         self.left_statuses.forget(key);
         self.rollouts.end(key);
         if self.store.objects.targets.contains_key(key) {

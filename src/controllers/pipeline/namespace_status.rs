@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::pipeline::HydratedTargetStatus;
 use crate::kubernetes::apply::CallError;
 use crate::plan::pipeline::concerned::{StatusKind, StatusObject};
-use crate::plan::pipeline::decide::SeenObject;
+use crate::plan::pipeline::decide::{NeededTasks, SeenObject};
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::kept_tasks::named_by_no_version;
 use crate::plan::pipeline::object::{ObjectKey, within};
@@ -59,9 +59,7 @@ impl NamespaceWork {
 
     /// Tasks that are needed no more, and versions whose Target is gone.
     fn sweep(&mut self, leftovers: &Leftovers<'_>, input: &StatusInput<'_>, catalog: &Catalog) {
-        if let Some(needed) = &leftovers.needed {
-            self.old_tasks = unneeded(leftovers.namespace, input.objects, needed);
-        }
+        self.old_tasks.clone_from(&leftovers.unneeded);
         for (key, version) in &leftovers.orphans.versions {
             let seen = ((*key).clone(), version.uid.clone());
             let is_pruned = is_pruned(key, version, input.objects, input.rules, catalog);
@@ -111,9 +109,8 @@ impl NamespaceWork {
 
 /// What may be left of others in a namespace.
 pub(super) struct Leftovers<'o> {
-    pub namespace: &'o str,
-    /// The shared tasks that Targets need; without it, one of them may need any, and every task stays.
-    pub needed: Option<BTreeSet<&'o str>>,
+    /// Shared tasks that no Target needs.
+    pub unneeded: Vec<SeenObject>,
     pub orphans: OrphanedVersions<'o>,
 }
 
@@ -160,15 +157,89 @@ fn report(write: &NamespaceStatusWrite, objects: &PipelineObjects) -> Option<(Ob
     Some((key.clone(), report))
 }
 
-/// Shared tasks that no Target needs, and whose chart no version names.
-fn unneeded(namespace: &str, objects: &PipelineObjects, needed: &BTreeSet<&str>) -> Vec<SeenObject> {
-    let tasks = within(&objects.tasks, namespace).filter(|(key, task)| {
-        let is_shared = task.owner.as_ref().is_some_and(|owner| owner.kind == "Release");
-        is_shared && !task.deleting && !needed.contains(base_name(&key.name))
-    });
-    let unneeded = named_by_no_version(namespace, objects, tasks.collect());
+/// Shared tasks that no Target needs, and whose chart no version names. Of a Target whose `needs` are not known each may be needed.
+pub(super) fn unneeded<'n>(
+    namespace: &str,
+    objects: &PipelineObjects,
+    needs: impl Iterator<Item = Option<&'n NeededTasks>>,
+) -> Vec<SeenObject> {
+    let tasks = within(&objects.tasks, namespace);
+    let mut tasks: Vec<_> = tasks
+        .filter(|(_, task)| task.is_shared() && !task.deleting)
+        .collect();
+    for needed in needs {
+        // Most often the first Target needs them all.
+        if tasks.is_empty() {
+            break;
+        }
+        let Some(NeededTasks::Named(names)) = needed else {
+            return Vec::new();
+        };
+        tasks.retain(|(key, _)| !names.contains(base_name(&key.name)));
+    }
+    let unneeded = named_by_no_version(namespace, objects, tasks);
     unneeded
         .into_iter()
         .map(|(key, task)| (key.clone(), task.uid.clone()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::TaskOwner;
+    use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState, TaskChart};
+
+    fn task(name: &str, owner: &str, deleting: bool) -> (ObjectKey, PipelineTask) {
+        let task = PipelineTask {
+            uid: format!("uid-of-{name}"),
+            spec_hash: String::new(),
+            deleting,
+            owner: Some(TaskOwner {
+                kind: owner.to_owned(),
+                namespace: None,
+                name: name.to_owned(),
+            }),
+            chart: TaskChart::default(),
+            state: PipelineTaskState::Running,
+        };
+        (ObjectKey::new("team", name), task)
+    }
+
+    fn named(names: &[&str]) -> NeededTasks {
+        NeededTasks::Named(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_shared_task_goes_once_every_target_is_known_to_do_without_it() {
+        let mut objects = PipelineObjects::default();
+        for (key, task) in [
+            task("web", "Release", false),
+            task("db", "Release", false),
+            task("gone", "Release", true),
+            task("edge", "Target", false),
+        ] {
+            objects.tasks.insert(key, task);
+        }
+        let (web, both, all) = (named(&["web"]), named(&["web", "db"]), NeededTasks::All);
+        let none = named(&[]);
+        for (needs, left) in [
+            (vec![], vec!["web", "db"]),
+            (vec![Some(&web)], vec!["db"]),
+            (vec![Some(&web), Some(&none)], vec!["db"]),
+            (vec![Some(&web), Some(&both)], vec![]),
+            (vec![Some(&web), None], vec![]),
+            (vec![Some(&all), Some(&web)], vec![]),
+            (vec![Some(&none), Some(&web)], vec!["db"]),
+        ] {
+            let found = unneeded("team", &objects, needs.iter().copied());
+            let found: BTreeSet<_> = found.into_iter().map(|(key, _)| key.name).collect();
+            assert_eq!(
+                found,
+                left.iter().map(|name| (*name).to_owned()).collect(),
+                "{needs:?}"
+            );
+            assert!(unneeded("other", &objects, needs.into_iter()).is_empty());
+        }
+    }
 }

@@ -231,10 +231,13 @@ impl PipelineStore {
                 let place = ObjectKey::new(&task.id.namespace, &task.id.name);
                 let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
                 self.mark(scope, &place);
-                if self.objects.tasks.get(&place) == Some(&seen) {
+                let known = self.objects.tasks.get(&place);
+                if known == Some(&seen) {
                     return PipelineChange::Nothing;
                 }
+                let is_pushed = known.is_some_and(|known| seen.is_pushed_since(known));
                 let mut found = self.searched_task(&place);
+                found.pushed = is_pushed.then(|| place.clone());
                 self.objects.tasks.insert(place.clone(), seen);
                 self.search_task(&place, &mut found);
                 self.change(place.namespace, found)

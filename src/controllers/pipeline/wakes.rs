@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::plan::pipeline::concerned::{Concerned, StatusObject};
-use crate::plan::pipeline::decide::NeededTasks;
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::prune::orphaned;
 use crate::plan::pipeline::version_bytes::early;
 
 use super::controller::{PipelineController, SETTLE};
-use super::namespace_status::Leftovers;
+use super::namespace_status::{Leftovers, unneeded};
 use super::work::{PipelineKey, TargetWork};
 
 impl PipelineController {
     /// Makes due what a change concerns: the Target that it belongs to at once, all else with what follows shortly.
-    pub(super) fn wake(&mut self, found: Concerned) {
+    pub(super) fn wake(&mut self, mut found: Concerned) {
+        if let Some(pushed) = found.pushed.take().filter(|_| !found.targets.is_empty()) {
+            self.leave_waiting(&pushed, &mut found);
+        }
         let soon = Instant::now() + SETTLE;
         if let Some(own) = found.own {
             self.look_at_leftovers(&own.namespace, SETTLE);
@@ -32,6 +34,22 @@ impl PipelineController {
         if let Some(namespace) = found.shared_tasks {
             self.look_at_leftovers(&namespace, SETTLE);
         }
+    }
+
+    /// Leaves alone the Targets that a pushed chart lets wait for another one as before: a fleet is decided about once its last chart
+    /// is pushed, and not for each.
+    fn leave_waiting(&self, pushed: &ObjectKey, found: &mut Concerned) {
+        let tasks = within(&self.store.objects.tasks, &pushed.namespace);
+        let running = tasks.filter(|(_, task)| task.is_shared_and_runs());
+        let running: BTreeSet<&str> = running.map(|(key, _)| key.name.as_str()).collect();
+        let (needed, awaiting) = (&self.needed, &self.awaiting);
+        let waits = |target: &ObjectKey| {
+            let needed = needed.get(target).filter(|_| awaiting.contains(target));
+            needed.is_some_and(|needed| needed.has_another(&pushed.name, &running))
+        };
+        found
+            .targets
+            .retain(|target| target.namespace != pushed.namespace || !waits(target));
     }
 
     /// Looks at the status of an object shortly.
@@ -90,24 +108,14 @@ impl PipelineController {
 
     /// What may be left in a namespace.
     pub(super) fn leftovers<'c>(&'c self, namespace: &'c str, now: Timestamp) -> Leftovers<'c> {
-        let mut orphans = orphaned(namespace, &self.store.objects, now);
-        orphans.versions.extend(early(namespace, &self.store.objects));
+        let objects = &self.store.objects;
+        let mut orphans = orphaned(namespace, objects, now);
+        orphans.versions.extend(early(namespace, objects));
+        let targets = within(&objects.targets, namespace);
+        let needs = targets.map(|(key, _)| self.needed.get(key));
         Leftovers {
-            namespace,
-            needed: self.needed_in(namespace),
+            unneeded: unneeded(namespace, objects, needs),
             orphans,
         }
-    }
-
-    /// The shared tasks that the Targets of a namespace need; `None` where one of them may need any.
-    fn needed_in(&self, namespace: &str) -> Option<BTreeSet<&str>> {
-        let mut all = BTreeSet::new();
-        for (key, _) in within(&self.store.objects.targets, namespace) {
-            let NeededTasks::Named(names) = self.needed.get(key)? else {
-                return None;
-            };
-            all.extend(names.iter().map(String::as_str));
-        }
-        Some(all)
     }
 }

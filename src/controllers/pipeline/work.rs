@@ -8,7 +8,6 @@ use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
 use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, TargetStatus};
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
 use crate::kubernetes::events::{EventMessage, EventSubject};
-use crate::plan::pipeline::content_hash::content_hash;
 use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, NewTask, TargetDecision};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
@@ -257,10 +256,9 @@ impl TargetWork {
 
     /// The seal of a task, which no tenant can put on a task of its own.
     fn seal(&self, writer: &PipelineWriter, task: &NewTask) -> String {
-        let hash = content_hash(&task.spec);
         writer
             .seal_key
-            .target_seal(&self.target.key.namespace, &task.name, &hash)
+            .target_seal(&self.target.key.namespace, &task.name, &task.spec_hash)
     }
 
     async fn create_task(

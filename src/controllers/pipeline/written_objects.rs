@@ -1,8 +1,9 @@
 //! What workers wrote is in the store at once, without waiting for a watch.
 
-use crate::api::RenderTaskSpec;
+use crate::api::labels::{PIPELINE_BOOTSTRAP, pipeline_labels};
 use crate::api::pipeline::HydratedTargetSpec;
 use crate::plan::pipeline::concerned::Concerned;
+use crate::plan::pipeline::decide::NewTask;
 use crate::plan::pipeline::names::PipelineSpec;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::pipeline::object_map::ObjectMap;
@@ -17,9 +18,10 @@ impl PipelineStore {
     pub fn take_in(&mut self, written: Written) -> Concerned {
         let objects = &mut self.objects;
         match written {
-            Written::Task(key, uid, task) => return self.take_in_task(&key, uid, &task.spec),
+            Written::Task(key, uid, task) => return self.take_in_task(&key, uid, &task),
             Written::Version(key, uid, spec) => {
                 let mut version = PipelineObject::made(uid, *spec);
+                version.labels = pipeline_labels(PIPELINE_BOOTSTRAP);
                 HydratedTargetSpec::share(&mut version, &mut self.parts);
                 if !objects.hydrated_targets.contains_key(&key) {
                     objects.hydrated_targets.insert(key, version);
@@ -54,10 +56,10 @@ impl PipelineStore {
         Concerned::default()
     }
 
-    fn take_in_task(&mut self, key: &ObjectKey, uid: String, spec: &RenderTaskSpec) -> Concerned {
+    fn take_in_task(&mut self, key: &ObjectKey, uid: String, task: &NewTask) -> Concerned {
         let tasks = &mut self.objects.tasks;
         if !tasks.contains_key(key) {
-            tasks.insert(key.clone(), PipelineTask::made(uid, spec));
+            tasks.insert(key.clone(), PipelineTask::made(uid, &task.spec, &task.spec_hash));
         }
         self.searched_task(key)
     }

@@ -8,9 +8,7 @@ use kube::core::Request;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::api::labels::{
-    FIELD_MANAGER, GROUP, MANAGED_BY, MANAGED_BY_VALUE, PIPELINE, TARGET_FINALIZER, TARGET_SEAL, VERSION,
-};
+use crate::api::labels::{FIELD_MANAGER, GROUP, TARGET_FINALIZER, TARGET_SEAL, VERSION, pipeline_labels};
 use crate::api::pipeline::Target;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
@@ -28,7 +26,7 @@ use super::write_request::{json_patch, status_patch};
 pub struct NewObject<'a, S> {
     /// Its namespace and name.
     pub key: &'a ObjectKey,
-    /// Value of its label [`PIPELINE`].
+    /// Value of its label [`PIPELINE`](crate::api::labels::PIPELINE).
     pub label: &'static str,
     /// The Target, by name and UID, with which it goes.
     pub target: Option<(&'a str, &'a str)>,
@@ -76,14 +74,9 @@ impl<S: Serialize> NewObject<'_, S> {
             controller: Some(true),
             block_owner_deletion: None,
         });
-        let labels = [(MANAGED_BY, MANAGED_BY_VALUE), (PIPELINE, self.label)];
         let metadata = ObjectMeta {
             name: Some(self.key.name.clone()),
-            labels: Some(
-                labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .into(),
-            ),
+            labels: Some(pipeline_labels(self.label)),
             annotations: self.seal.map(|seal| [(TARGET_SEAL.to_owned(), seal)].into()),
             owner_references: owner.map(|owner| vec![owner]),
             ..ObjectMeta::default()

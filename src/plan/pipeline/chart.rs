@@ -36,10 +36,16 @@ pub struct PlannedChart {
 }
 
 impl PlannedChart {
-    fn new(task_name: String, destination: &RenderDestination, task: RenderTaskSpec) -> Self {
+    /// `name_of` names the first task by the hash of its spec.
+    fn new(
+        destination: &RenderDestination,
+        task: RenderTaskSpec,
+        name_of: impl FnOnce(&RenderTaskSpec, &str) -> String,
+    ) -> Self {
+        let spec_hash = content_hash(&task);
         Self {
-            task_name,
-            spec_hash: content_hash(&task),
+            task_name: name_of(&task, &spec_hash),
+            spec_hash,
             repository: format!("{}/{}", destination.hostname, task.repository),
             version: task.tag.clone(),
             task,
@@ -158,12 +164,11 @@ impl VersionedRelease<'_> {
         let mut task = task(config, self.repository, version, spec, destination);
         task.failed_job_ttl = self.failed_job_ttl;
         task.owner = Some(owner("Release", self.release));
-        let key = short(&content_hash(&(&self.release.namespace, &task))).to_owned();
-        let task_name = format!(
-            "{}-{key}",
-            readable("", &release_name(self.release), READABLE_MAX)
-        );
-        PlannedChart::new(task_name, destination, task)
+        PlannedChart::new(destination, task, |task, _| {
+            let hash = content_hash(&(&self.release.namespace, task));
+            let name = readable("", &release_name(self.release), READABLE_MAX);
+            format!("{name}-{}", short(&hash))
+        })
     }
 }
 
@@ -239,8 +244,9 @@ pub fn bootstrap_chart(
     task.owner = Some(owner("Target", target));
     // A version that is not pushed yet may get another renderer, and so another task.
     let prefix = bootstrap_task_prefix(&target.name, version.version);
-    let task_name = format!("{prefix}{}", &short(&content_hash(&task))[..8]);
-    PlannedChart::new(task_name, destination, task)
+    PlannedChart::new(destination, task, |_, hash| {
+        format!("{prefix}{}", &short(hash)[..8])
+    })
 }
 
 /// What the names of the tasks for a version of a Target start with.

@@ -85,12 +85,12 @@ pub(super) fn choose<'o>(
     for contender in contenders {
         let lost = chosen
             .iter()
-            .find_map(|winner| Some((winner.release(), contender.loses_to(winner)?)));
+            .find_map(|winner| Some((winner, contender.loses_to(winner)?)));
         match lost {
             Some((winner, why)) => resolution.left_out.push(LeftOutRelease {
                 source: contender.order().1.clone(),
                 release: contender.release(),
-                winner,
+                winner: winner.release(),
                 why,
             }),
             None => chosen.push(contender),

@@ -10,6 +10,6 @@ use crate::api::names::hex;
 #[must_use]
 pub fn content_hash(value: &impl Serialize) -> String {
     // serde_json keeps the keys of a Value sorted, so equal values have equal bytes.
-    let json = serde_json::to_value(value).unwrap_or(Value::Null).to_string();
-    hex(&Sha256::digest(json.as_bytes()))
+    let sorted = serde_json::to_value(value).unwrap_or(Value::Null);
+    hex(&Sha256::digest(serde_json::to_vec(&sorted).unwrap_or_default()))
 }

@@ -7,8 +7,6 @@ use crate::api::termination::PERMANENT_FAILURE;
 use crate::api::{FailurePhase, RegistryReference, RenderTaskSpec, TaskFailure, TaskOwner};
 use crate::plan::task::model::{Task, TaskPhase};
 
-use super::content_hash::content_hash;
-
 /// Where a task pushes its chart to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskChart {
@@ -77,15 +75,35 @@ pub enum PipelineTaskState {
 impl PipelineTask {
     /// A task that the hub made just now, until a watch shows it.
     #[must_use]
-    pub fn made(uid: String, spec: &RenderTaskSpec) -> Self {
+    pub fn made(uid: String, spec: &RenderTaskSpec, spec_hash: &str) -> Self {
         Self {
             uid,
-            spec_hash: content_hash(spec),
+            spec_hash: spec_hash.to_owned(),
             deleting: false,
             owner: spec.owner.clone(),
             chart: TaskChart::of(spec),
             state: PipelineTaskState::Running,
         }
+    }
+
+    /// Whether it is the task that ran before, and nothing is new but that its chart is pushed.
+    #[must_use]
+    pub fn is_pushed_since(&self, before: &Self) -> bool {
+        let is_pushed = matches!(self.state, PipelineTaskState::Succeeded { .. });
+        let ran = before.state == PipelineTaskState::Running;
+        is_pushed && ran && (&self.uid, self.deleting) == (&before.uid, before.deleting)
+    }
+
+    /// Whether Targets share it, and it runs.
+    #[must_use]
+    pub fn is_shared_and_runs(&self) -> bool {
+        self.is_shared() && !self.deleting && self.state == PipelineTaskState::Running
+    }
+
+    /// Whether Targets share it: its chart is that of a Release.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.kind == "Release")
     }
 
     /// What the pipeline knows of a task; of a status that the hub did not write it believes nothing.

@@ -1,5 +1,6 @@
 //! The decisions of the pipeline, on objects as a server would have them.
 
+mod awaited;
 mod catalog;
 mod concerned;
 mod decide;

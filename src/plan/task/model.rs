@@ -116,8 +116,9 @@ impl Task {
             uid: TaskUid::new(meta.uid.as_deref()?),
         };
         // serde_json keeps object keys sorted, so equal specs have equal bytes.
-        let spec_hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
-        let config = spec.get("config").unwrap_or(&Value::Null).to_string();
+        let spec_hash = hex(&Sha256::digest(serde_json::to_vec(&spec).unwrap_or_default()));
+        let config = spec.get("config").unwrap_or(&Value::Null);
+        let config = serde_json::to_string(config).unwrap_or_default();
         let names = meta.finalizers.iter().flatten().map(String::as_str);
         let spec = lean(spec);
         let bare_bytes =

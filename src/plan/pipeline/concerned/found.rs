@@ -37,6 +37,8 @@ pub struct Concerned {
     pub statuses: BTreeSet<StatusObject>,
     /// The namespace of a task that Targets share.
     pub shared_tasks: Option<String>,
+    /// A task that ran, and whose chart is pushed now.
+    pub pushed: Option<ObjectKey>,
 }
 
 impl Concerned {

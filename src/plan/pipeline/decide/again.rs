@@ -226,6 +226,7 @@ impl<'o> Draft<'o> {
         self.out.new_tasks.push(NewTask {
             name: task_name.to_owned(),
             spec: chart.task.clone(),
+            spec_hash: chart.spec_hash.clone(),
             is_targets_own: false,
         });
         EarlierChart::Pending(None)

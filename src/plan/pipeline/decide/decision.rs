@@ -25,6 +25,8 @@ pub struct NewTask {
     pub name: String,
     /// What it renders.
     pub spec: RenderTaskSpec,
+    /// SHA-256 of that.
+    pub spec_hash: String,
     /// Whether it is the Target's alone, and goes with it.
     pub is_targets_own: bool,
 }
@@ -61,6 +63,20 @@ impl Default for NeededTasks {
     }
 }
 
+impl NeededTasks {
+    /// Whether a task that is needed is among those that run, beside one that is needed as well and whose chart is pushed.
+    #[must_use]
+    pub fn has_another(&self, pushed: &str, running: &BTreeSet<&str>) -> bool {
+        match self {
+            Self::All => false,
+            Self::Named(names) => {
+                let is_running = |name: &String| name != pushed && running.contains(name.as_str());
+                names.contains(pushed) && names.iter().any(is_running)
+            }
+        }
+    }
+}
+
 /// The status of a version to be written.
 pub type VersionRecord = (SeenObject, HydratedTargetStatus);
 
@@ -83,6 +99,8 @@ pub struct TargetDecision {
     pub old_tasks: Vec<SeenObject>,
     /// The shared tasks that the Target needs.
     pub needed: NeededTasks,
+    /// Whether nothing changes for the Target before every task that it needs has ended, or one of them fails or waits for something.
+    pub awaits_tasks: bool,
     /// The status that the Target should have.
     pub status: TargetStatus,
     /// When to decide again, if nothing happens before.

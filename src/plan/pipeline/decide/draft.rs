@@ -109,6 +109,7 @@ impl<'o> Draft<'o> {
                 self.out.new_tasks.push(NewTask {
                     name,
                     spec: chart.task.clone(),
+                    spec_hash: chart.spec_hash.clone(),
                     is_targets_own,
                 });
                 ChartState::Pending(None)

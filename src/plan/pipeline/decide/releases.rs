@@ -204,11 +204,19 @@ impl<'o> Draft<'o> {
         }
         let listed = &mut self.out.status.releases;
         listed.sort_by(|a, b| a.unique_name.cmp(&b.unique_name));
+        // A version may hold charts whose tasks are of no account.
+        self.out.awaits_tasks = self.versions.is_empty() && unrendered.are_all_on_their_way();
         unrendered.verdict()
     }
 }
 
 impl Unrendered {
+    /// Whether each runs or is about to, and none waits for what a person may have to mend.
+    fn are_all_on_their_way(&self) -> bool {
+        let mut pending = self.pending.iter();
+        self.failed.is_empty() && !self.pending.is_empty() && pending.all(|(_, why)| why.is_none())
+    }
+
     pub fn verdict(&self) -> Verdict {
         if !self.failed.is_empty() {
             let texts = self.failed.iter().map(|(release, reason, _)| {

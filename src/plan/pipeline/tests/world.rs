@@ -268,7 +268,7 @@ impl World {
         let key = |name: &str| ObjectKey::new(&target.namespace, name);
         for task in &decision.new_tasks {
             self.remember_config(task);
-            let made = PipelineTask::made(format!("uid-of-{}", task.name), &task.spec);
+            let made = PipelineTask::made(format!("uid-of-{}", task.name), &task.spec, &task.spec_hash);
             self.objects.tasks.insert(key(&task.name), made);
         }
         if let Some((name, spec)) = decision.new_version.clone() {

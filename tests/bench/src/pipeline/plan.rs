@@ -192,7 +192,7 @@ fn decision(
 fn take_in(target: &ObjectKey, decision: &TargetDecision, objects: &mut PipelineObjects) {
     let key = |name: &str| ObjectKey::new(&target.namespace, name);
     for task in &decision.new_tasks {
-        let mut made = PipelineTask::made(String::new(), &task.spec);
+        let mut made = PipelineTask::made(String::new(), &task.spec, &task.spec_hash);
         made.state = PipelineTaskState::Succeeded {
             digest: Some(format!("sha256:{}", "0".repeat(64))),
             at: Timestamp::now(),
