@@ -17,6 +17,7 @@ mod progress;
 mod prune_queue;
 mod prune_work;
 mod pruning;
+mod recent_deletions;
 mod retries;
 mod rollouts;
 mod room;

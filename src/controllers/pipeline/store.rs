@@ -8,6 +8,7 @@ use kube::runtime::watcher::Event;
 
 use crate::api::ReferenceGrantSpec;
 use crate::api::names::TaskKind;
+use crate::api::pipeline::HydratedTarget;
 use crate::kubernetes::object::{LabelledObject, SlimObject};
 use crate::plan::pipeline::concerned::{ConcernSearch, Concerned};
 use crate::plan::pipeline::names::PipelineSpec;
@@ -21,6 +22,7 @@ use crate::plan::task::status_seal::SealKey;
 
 use super::kinds::{KeptObject, PipelineKind};
 use super::overfull::OverfullNamespaces;
+use super::recent_deletions::RecentDeletions;
 
 /// Plural under which the watch of tasks is known.
 pub(super) const TASKS: &str = "rendertasks";
@@ -58,6 +60,7 @@ pub(super) struct PipelineStore {
     /// Those of them, each of one namespace, that the API server refuses.
     refused: HashSet<WatchScope>,
     pub overfull: OverfullNamespaces,
+    pub gone: RecentDeletions,
 }
 
 impl PipelineStore {
@@ -73,6 +76,7 @@ impl PipelineStore {
             unlisted: HashSet::new(),
             refused: HashSet::new(),
             overfull: OverfullNamespaces::default(),
+            gone: RecentDeletions::default(),
         }
     }
 
@@ -137,6 +141,9 @@ impl PipelineStore {
                     return PipelineChange::Nothing;
                 };
                 self.marks.remove(&(scope.plural, key.clone()));
+                if K::PLURAL == HydratedTarget::PLURAL {
+                    self.gone.add(meta.uid.as_deref());
+                }
                 self.overfull.shrink(&key.namespace);
                 let found = self.searched::<K>(&key);
                 K::map_mut(&mut self.objects).remove(&key);
@@ -248,6 +255,7 @@ impl PipelineStore {
                     return PipelineChange::Nothing;
                 };
                 self.marks.remove(&(scope.plural, place.clone()));
+                self.gone.add(meta.uid.as_deref());
                 let found = self.searched_task(&place);
                 self.objects.tasks.remove(&place);
                 self.change(place.namespace, found)

@@ -19,6 +19,7 @@ impl PipelineStore {
         let objects = &mut self.objects;
         match written {
             Written::Task(key, uid, task) => return self.take_in_task(&key, uid, &task),
+            Written::Version(_, uid, _) if self.gone.has(&uid) => {}
             Written::Version(key, uid, spec) => {
                 let mut version = PipelineObject::made(uid, *spec);
                 version.labels = pipeline_labels(PIPELINE_BOOTSTRAP);
@@ -58,7 +59,7 @@ impl PipelineStore {
 
     fn take_in_task(&mut self, key: &ObjectKey, uid: String, task: &NewTask) -> Concerned {
         let tasks = &mut self.objects.tasks;
-        if !tasks.contains_key(key) {
+        if !tasks.contains_key(key) && !self.gone.has(&uid) {
             tasks.insert(key.clone(), PipelineTask::made(uid, &task.spec, &task.spec_hash));
         }
         self.searched_task(key)
@@ -82,5 +83,89 @@ fn put_status<S: PipelineSpec<T>, T>(
     if let Some(mut object) = map.get_mut(key) {
         object.take_in(version, |object| object.status = status);
         S::share(&mut object, parts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::jiff::Timestamp;
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
+    use super::super::store::{TASKS, WatchScope};
+    use super::*;
+    use crate::api::pipeline::HydratedTarget;
+    use crate::plan::pipeline::references::ReferenceRules;
+    use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
+
+    fn store() -> PipelineStore {
+        let key = SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH);
+        PipelineStore::new(Arc::new(key), ReferenceRules::default())
+    }
+
+    fn scope(plural: &'static str) -> WatchScope {
+        WatchScope {
+            plural,
+            namespace: None,
+        }
+    }
+
+    fn watched<O: serde::de::DeserializeOwned>(spec: &Value) -> O {
+        let metadata = json!({"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1});
+        serde_json::from_str(&json!({"metadata": metadata, "spec": spec}).to_string()).unwrap()
+    }
+
+    fn task() -> (Value, Written) {
+        let bootstrap = json!({"chart": {"name": "edge", "version": "1.0.0"}, "input": {"releases": {}}});
+        let config = json!({"type": "bootstrap", "bootstrap": bootstrap});
+        let spec = json!({"config": config, "repository": "edge", "tag": "1.0.0"});
+        let task = NewTask {
+            name: "made".to_owned(),
+            spec: serde_json::from_value(spec.clone()).unwrap(),
+            spec_hash: "hash".to_owned(),
+            is_targets_own: true,
+        };
+        let written = Written::Task(ObjectKey::new("team", "made"), "uid".to_owned(), Arc::new(task));
+        (spec, written)
+    }
+
+    fn version() -> (Value, Written) {
+        let spec = json!({
+            "targetName": "edge", "targetUid": "uid", "version": 1, "releases": {}, "changes": "first version",
+            "registry": {"kind": "Registry", "name": "main", "namespace": "team", "hostname": "registry.test", "repository": "edge"},
+        });
+        let typed = Box::new(serde_json::from_value(spec.clone()).unwrap());
+        let written = Written::Version(ObjectKey::new("team", "made"), "uid".to_owned(), typed);
+        (spec, written)
+    }
+
+    /// No watch shows it again, so the Target would wait for it for good.
+    #[test]
+    fn what_was_deleted_before_its_worker_ended_is_not_taken_in() {
+        for is_deleted in [true, false] {
+            let (mut store, (spec, written)) = (store(), task());
+            store.handle_task_event(&scope(TASKS), Event::Apply(watched(&spec)));
+            if is_deleted {
+                store.handle_task_event(&scope(TASKS), Event::Delete(watched(&spec)));
+            }
+            store.take_in(written);
+            assert_eq!(store.objects.tasks.is_empty(), is_deleted);
+        }
+    }
+
+    #[test]
+    fn the_same_holds_for_a_version() {
+        for is_deleted in [true, false] {
+            let (mut store, (spec, written)) = (store(), version());
+            let scope = scope("hydratedtargets");
+            store.handle_event::<HydratedTarget>(&scope, Event::Apply(watched(&spec)));
+            if is_deleted {
+                store.handle_event::<HydratedTarget>(&scope, Event::Delete(watched(&spec)));
+            }
+            store.take_in(written);
+            assert_eq!(store.objects.hydrated_targets.is_empty(), is_deleted);
+        }
     }
 }
