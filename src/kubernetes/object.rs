@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::api::{ApiResource, ObjectMeta};
 use kube::core::DynamicResourceScope;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -203,36 +203,17 @@ pub struct LabelledMetadata {
     finalizers: FinalizerSummary,
 }
 
-/// What is read of it: managed fields, which are as long as the rest, are passed over.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LabelledMetadataFields {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    generation: Option<i64>,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
-    labels: Option<BTreeMap<String, String>>,
-    finalizers: Option<Vec<String>>,
-}
+type LabelledMetadataFields =
+    MetadataFields<Option<BTreeMap<String, String>>, Option<Vec<String>>, IgnoredAny>;
 
 impl From<LabelledMetadataFields> for LabelledMetadata {
-    fn from(shown: LabelledMetadataFields) -> Self {
+    fn from(mut shown: LabelledMetadataFields) -> Self {
         let finalizers = shown.finalizers.iter().flatten().map(String::as_str);
         Self {
             finalizers: FinalizerSummary::with_name(TARGET_FINALIZER, finalizers),
             kept: ObjectMeta {
-                name: shown.name,
-                namespace: shown.namespace,
-                uid: shown.uid,
-                resource_version: shown.resource_version,
-                generation: shown.generation,
-                creation_timestamp: shown.creation_timestamp,
-                deletion_timestamp: shown.deletion_timestamp,
-                labels: shown.labels,
-                ..ObjectMeta::default()
+                labels: shown.labels.take(),
+                ..shown.kept()
             },
         }
     }
@@ -250,10 +231,10 @@ impl AsMut<ObjectMeta> for LabelledMetadata {
     }
 }
 
-/// What is read of metadata.
+/// What is read of metadata: managed fields, which are as long as the rest, are passed over, and so is what has a type that keeps nothing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SlimMetadataFields {
+struct MetadataFields<L: Default, F: Default, A: Default> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -262,26 +243,36 @@ struct SlimMetadataFields {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     #[serde(default)]
-    finalizers: FinalizerSummary,
+    labels: L,
     #[serde(default)]
-    annotations: TargetSeal,
+    finalizers: F,
+    #[serde(default)]
+    annotations: A,
 }
 
+impl<L: Default, F: Default, A: Default> MetadataFields<L, F, A> {
+    fn kept(self) -> ObjectMeta {
+        ObjectMeta {
+            name: self.name,
+            namespace: self.namespace,
+            uid: self.uid,
+            resource_version: self.resource_version,
+            generation: self.generation,
+            creation_timestamp: self.creation_timestamp,
+            deletion_timestamp: self.deletion_timestamp,
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+type SlimMetadataFields = MetadataFields<IgnoredAny, FinalizerSummary, TargetSeal>;
+
 impl From<SlimMetadataFields> for SlimMetadata {
-    fn from(shown: SlimMetadataFields) -> Self {
+    fn from(mut shown: SlimMetadataFields) -> Self {
         Self {
-            kept: ObjectMeta {
-                name: shown.name,
-                namespace: shown.namespace,
-                uid: shown.uid,
-                resource_version: shown.resource_version,
-                generation: shown.generation,
-                creation_timestamp: shown.creation_timestamp,
-                deletion_timestamp: shown.deletion_timestamp,
-                ..ObjectMeta::default()
-            },
             finalizers: shown.finalizers,
-            target_seal: shown.annotations,
+            target_seal: std::mem::take(&mut shown.annotations),
+            kept: shown.kept(),
         }
     }
 }
