@@ -94,7 +94,7 @@ mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
-    use super::super::store::{TASKS, WatchScope};
+    use super::super::store::{PipelineChange, TASKS, WatchScope};
     use super::*;
     use crate::api::pipeline::HydratedTarget;
     use crate::plan::pipeline::references::ReferenceRules;
@@ -152,6 +152,23 @@ mod tests {
             }
             store.take_in(written);
             assert_eq!(store.objects.tasks.is_empty(), is_deleted);
+        }
+    }
+
+    #[test]
+    fn a_version_that_the_hub_made_is_no_news_when_a_watch_shows_it() {
+        for (label, is_news) in [("bootstrap", false), ("another", true)] {
+            let (mut store, (spec, written)) = (store(), version());
+            store.take_in(written);
+            let labels =
+                json!({"app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/pipeline": label});
+            let metadata = json!({
+                "name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1, "labels": labels,
+            });
+            let shown = json!({"metadata": metadata, "spec": spec}).to_string();
+            let event = Event::Apply(serde_json::from_str(&shown).unwrap());
+            let change = store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), event);
+            assert_eq!(change != PipelineChange::Nothing, is_news, "{label}");
         }
     }
 
