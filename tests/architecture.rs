@@ -38,6 +38,7 @@ enum Purity {
     Io,
 }
 use Purity::{Io, Pure};
+use support::programs;
 
 const fn module(
     path: &'static str,
@@ -151,7 +152,7 @@ const ROOMS: [&str; 8] = [
 
 #[test]
 fn the_source_has_eight_rooms_and_the_programs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     let mut found: Vec<String> = std::fs::read_dir(&root)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -172,7 +173,7 @@ fn the_source_has_eight_rooms_and_the_programs() {
 
 /// All files of `src` without tests: the path of the module of each, and its text.
 fn sources() -> Vec<(Vec<String>, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     let read = |file: &PathBuf| {
         let text = std::fs::read_to_string(file).unwrap();
         (module_of(file.strip_prefix(&root).unwrap()), text)
@@ -207,7 +208,7 @@ fn each_name_is_of_one_type() {
 
 #[test]
 fn a_word_of_the_glossary_is_one_type() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md");
+    let page = Path::new(programs::ROOT).join("docs/architecture.md");
     let problems = types::glossary(&std::fs::read_to_string(page).unwrap(), &types::types(&sources()));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
@@ -300,7 +301,7 @@ fn a_planted_circle_is_found() {
 
 #[test]
 fn the_source_keeps_its_shape() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     let files = rust_files(&root);
     assert!(
         files.len() > 10,
@@ -321,7 +322,7 @@ fn the_source_keeps_its_shape() {
 /// Holds: M5.
 #[test]
 fn no_way_to_an_api_server_leads_past_the_write_fence() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     let imports = |file: &PathBuf| {
         let (path, text) = (
             file.strip_prefix(&root).unwrap(),
@@ -352,7 +353,7 @@ fn no_way_to_an_api_server_leads_past_the_write_fence() {
 /// Holds: E1, E3.
 #[test]
 fn no_foreign_text_is_printed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     let problems: Vec<String> = rust_files(&root)
         .iter()
         .flat_map(|file| {
@@ -369,7 +370,7 @@ fn no_foreign_text_is_printed() {
 
 #[test]
 fn every_word_that_is_allowed_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     for (path, name, why) in words::ALLOWED {
         let text = std::fs::read_to_string(root.join(path)).unwrap();
         let found = words::Words::of("elsewhere.rs", &text);
@@ -410,7 +411,7 @@ const NO_CATCH_ALL: &str = "#![warn(clippy::wildcard_enum_match_arm)]";
 /// Holds: B22.
 #[test]
 fn who_decides_about_identity_names_every_kind() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(programs::ROOT).join("src");
     for path in DECIDES_WHO {
         let text = std::fs::read_to_string(root.join(path)).unwrap();
         assert!(

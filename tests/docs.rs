@@ -20,6 +20,7 @@ use renderhub::base::metrics::{
     SettingLabel, StateLabel,
 };
 use renderhub::kubernetes::apply::TransportStage;
+use support::programs;
 
 #[path = "docs/architecture.rs"]
 mod architecture;
@@ -42,7 +43,7 @@ mod threats;
 const RESERVED: &str = "No hub of this version gives this reason.";
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(programs::ROOT)
 }
 
 fn read(path: &str) -> String {

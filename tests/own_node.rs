@@ -14,6 +14,7 @@ use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{AuditLevel, ControlPlane, Node, apply, helm, rundir, wait_for};
 use serde_json::{Value, json};
 use support::own::{CROSS_GATE, OWN_GATE};
+use support::programs;
 use support::tenant::BUILDER;
 use support::{LIMIT, Stage};
 use tokio::sync::OnceCell;
@@ -33,7 +34,7 @@ impl World {
             .start()
             .await?;
         let node = Node::start(&plane).await?;
-        let image = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let image = Image::renderer(programs::renderer());
         node.import_image(&image.write(&rundir::fresh("images")?)?.tar)?;
         let options = RegistryOptions::new().with_address(node.registry_address());
         let registry = Registry::start(options).await?;

@@ -16,6 +16,7 @@ use renderhub::app::config::HubCli;
 use renderhub_harness::helm::{self, Helm};
 use renderhub_harness::{ControlPlane, apply, wait_for};
 use serde_json::{Value, json};
+use support::programs;
 use tokio::process::Command;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -195,7 +196,7 @@ impl Release {
 
     /// Runs what the chart's hook runs; what it says, which is one line. It succeeds whatever it says.
     async fn stop(&self) -> Result<String> {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_renderhub"));
+        let mut program = Command::new(programs::hub());
         program.args(&self.args).kill_on_drop(true);
         program
             .env("KUBECONFIG", &self.kubeconfig)

@@ -16,6 +16,7 @@ use renderhub::api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use support::programs;
 
 /// Nodes that hold any JSON: their size is bounded by the request alone, and the hub refuses what no Secret can hold.
 const FREE_FORM: &[&str] = &[
@@ -30,10 +31,10 @@ const OPEN: &str = "spec.config";
 
 #[test]
 fn generated_files_are_those_of_the_types() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(programs::ROOT);
     let made = tempfile::tempdir().unwrap();
     let docs = made.path().join("api.md");
-    let status = Command::new(env!("CARGO_BIN_EXE_crdgen"))
+    let status = Command::new(programs::crdgen())
         .arg("--docs")
         .arg(&docs)
         .arg(made.path())

@@ -10,6 +10,7 @@ use renderhub_harness::helm;
 use serde_json::{Value, json};
 
 use super::{notes, of_kind, template, yaml};
+use support::programs;
 
 /// Paths of all values, as deep as the schema names fields.
 fn in_schema(root: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -151,10 +152,8 @@ fn of_pod(job: &Job, resource: &str, is_limit: bool) -> u64 {
 }
 
 fn default_job() -> Result<Job> {
-    let golden = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/src/plan/task/tests/golden/split-basic-auth.json"
-    );
+    let golden =
+        std::path::Path::new(programs::ROOT).join("src/plan/task/tests/golden/split-basic-auth.json");
     Ok(serde_json::from_str(&std::fs::read_to_string(golden)?)?)
 }
 

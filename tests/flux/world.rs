@@ -17,6 +17,7 @@ use tokio::sync::OnceCell;
 
 use support::Stage;
 use support::plane::crds;
+use support::programs;
 use support::proxy::{Proxy, Stop, Write};
 
 /// Both clusters and the registry; they end when they are dropped, pods first.
@@ -41,7 +42,7 @@ impl World {
             hub_plane.apply_file(&file).await?;
         }
         let hub_node = Node::start(&hub_plane).await?;
-        let renderer = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let renderer = Image::renderer(programs::renderer());
         hub_node.import_image(&renderer.write(&rundir::fresh("images")?)?.tar)?;
         let options = RegistryOptions::new().with_address(hub_node.registry_address());
         let registry = Registry::start(options).await?;

@@ -19,6 +19,7 @@ use renderhub_harness::process::{Process, run};
 use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{Canaries, ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
+use support::programs;
 use tokio::sync::OnceCell;
 
 pub const HUB: &str = "renderhub-system";
@@ -277,16 +278,12 @@ fn lines_of(file: &Path) -> Result<String> {
 
 fn import(node: &Node) -> Result<()> {
     let images = rundir::fresh("images")?;
-    let renderer = env!("CARGO_BIN_EXE_renderhub-renderer");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile_pod/hostile.sh");
-    let hostile = Image::new(IMAGE, renderer, "renderhub-renderer")
+    let renderer = programs::renderer();
+    let script = Path::new(programs::ROOT).join("tests/hostile_pod/hostile.sh");
+    let hostile = Image::new(IMAGE, &renderer, "renderhub-renderer")
         .with_file("bin/busybox", Node::busybox()?)
         .with_file("hostile.sh", script);
-    for image in [
-        Image::hub(env!("CARGO_BIN_EXE_renderhub")),
-        Image::renderer(renderer),
-        hostile,
-    ] {
+    for image in [Image::hub(programs::hub()), Image::renderer(renderer), hostile] {
         node.import_image(&image.write(&images)?.tar)?;
     }
     Ok(())

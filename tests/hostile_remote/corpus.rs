@@ -9,6 +9,7 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::targets;
+use ::support::programs;
 
 /// What a target does with any bytes.
 type Target = fn(&[u8]);
@@ -37,7 +38,7 @@ const WORDS: &[&str] = &[
 
 /// Every file of a target.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
+    let corpus = Path::new(programs::ROOT).join("tests/fuzz/corpus");
     let files = std::fs::read_dir(corpus.join(target)).unwrap();
     files
         .map(|file| std::fs::read(file.unwrap().path()).unwrap())

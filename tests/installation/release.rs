@@ -19,6 +19,7 @@ use renderhub_harness::{apply, commands, helm, process, rundir, wait_for};
 use serde_json::{Value, json};
 
 use super::{HUB, LIMIT, RENDERING, TENANT, World, ended, finish, holds, submit};
+use support::programs;
 
 /// What the earlier chart's CRD lacks.
 const SHORT_NAME: &str = "    shortNames:\n    - rt\n";
@@ -46,8 +47,8 @@ impl World {
     /// Installs a chart with a lower version, whose CRDs know less.
     pub async fn install_an_earlier_chart(&self) -> Result<()> {
         let images = rundir::fresh("images")?;
-        let hub = Image::hub(env!("CARGO_BIN_EXE_renderhub"));
-        let renderer = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let hub = Image::hub(programs::hub());
+        let renderer = Image::renderer(programs::renderer());
         for image in [hub, renderer] {
             self.node.import_image(&image.write(&images)?.tar)?;
         }

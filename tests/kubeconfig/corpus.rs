@@ -9,15 +9,14 @@ use renderhub::remote::kubeconfig::decode;
 use super::differential::same_as_kube;
 use super::edits::{edited, good};
 use super::targets;
+use support::programs;
 
 /// Cases of each random test.
 const CASES: u32 = 4000;
 
 /// Every file of a target.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fuzz/corpus")
-        .join(target);
+    let directory = Path::new(programs::ROOT).join("tests/fuzz/corpus").join(target);
     let files = std::fs::read_dir(directory)
         .unwrap()
         .map(|file| file.unwrap().path());

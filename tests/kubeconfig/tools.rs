@@ -4,13 +4,14 @@ use std::path::Path;
 
 use super::differential::same_as_kube;
 use super::documents::read;
+use support::programs;
 
 /// Where the samples are: they are what the fuzzer starts from as well.
 pub const SAMPLES: &str = "tests/fuzz/corpus/kubeconfig";
 
 #[test]
 fn what_tools_write_is_accepted() {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLES);
+    let samples = Path::new(programs::ROOT).join(SAMPLES);
     for name in [
         "kubectl-config-set.yaml",
         "kubectl-config-view.json",

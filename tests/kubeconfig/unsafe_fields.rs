@@ -9,6 +9,7 @@ use renderhub::remote::kubeconfig::KubeconfigError::*;
 use serde_json::{Value, json};
 
 use super::documents::{accepted, forms, read, refused, set, valid, with};
+use support::programs;
 
 /// Where the entry with an unsafe field is: current, spare, and of no context.
 const PLACES: [usize; 3] = [0, 1, 2];
@@ -114,7 +115,7 @@ fn unsafe_fields_of_clusters() {
 /// Holds: K3.
 #[test]
 fn a_refusal_does_not_tell_which_files_exist() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = Path::new(programs::ROOT);
     let directory = tempfile::tempdir().unwrap();
     let paths = [
         here.join("Cargo.toml"),

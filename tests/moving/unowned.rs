@@ -10,6 +10,7 @@ use renderhub_harness::wait_for;
 use serde_json::{Value, json};
 
 use crate::Two;
+use support::programs;
 use support::{LIMIT, Stage, job_name_of};
 
 const METRIC: &str = "renderhub_unowned_namespaces";
@@ -44,7 +45,7 @@ impl Unowned for Stage {
         } else {
             self.hub_user.kubeconfig()?
         };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub"));
+        let mut command = Command::new(programs::hub());
         command
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("KUBECONFIG", identity)

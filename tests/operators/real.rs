@@ -15,6 +15,7 @@ use renderhub_harness::{ControlPlane, Hub, Node, Olm, PrivateRegistry, Watch, ap
 use serde_json::json;
 
 use crate::world::rights;
+use support::programs;
 
 /// Longest that OLM takes from a change to the pod, on a machine that is busy with other tests.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -91,7 +92,7 @@ impl Scene {
             format!("--catalog-namespaces={NAMESPACE}"),
             format!("--record-namespace={record}"),
         ];
-        let binary = env!("CARGO_BIN_EXE_renderhub");
+        let binary = programs::hub();
         let program = Hub::spawn_command(binary, "pull-secrets", &user.kubeconfig()?, &flags, &[])?;
         program.wait_ready().await?;
         Ok(program)

@@ -19,6 +19,7 @@ use renderhub_harness::olm::apply_crds;
 use renderhub_harness::rights::RELEASE_NAMESPACE;
 use renderhub_harness::{AuditLevel, ControlPlane, Hub, Identity, Rights, apply, wait_for};
 use serde_json::{Value, json};
+use support::programs;
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything that normally takes moments, on a machine that is busy with other tests.
@@ -120,7 +121,7 @@ impl World {
             format!("--record-namespace={}", self.record),
         ];
         flags.extend(self.flags.iter().cloned());
-        let binary = env!("CARGO_BIN_EXE_renderhub");
+        let binary = programs::hub();
         let program = Hub::spawn_command(binary, "pull-secrets", &self.user.kubeconfig()?, &flags, &[])?;
         program.wait_ready().await?;
         self.programs.push(program);

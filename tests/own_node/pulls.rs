@@ -13,6 +13,7 @@ use renderhub_harness::{AuditLevel, ControlPlane, Node, PrivateRegistry, apply, 
 use serde_json::json;
 
 use support::away::{Cluster, LOOPBACK};
+use support::programs;
 use support::record::raw;
 use support::{LIMIT, Stage, plane};
 
@@ -46,7 +47,7 @@ impl Scene {
             plane.apply_file(&file).await?;
         }
         let images = PrivateRegistry::start(node).await?;
-        let image = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let image = Image::renderer(programs::renderer());
         images
             .push_image(REPOSITORY, &image.write(&rundir::fresh("images")?)?)
             .await?;

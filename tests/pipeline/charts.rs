@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::scene::Scene;
+use support::programs;
 
 /// What helm makes of the chart of a configuration, with the values that the chart has by default.
 async fn objects(config: &RendererConfig) -> Result<Vec<Value>> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("config.json"), serde_json::to_vec(config)?)?;
-    let output = Command::new(env!("CARGO_BIN_EXE_renderhub-renderer"))
+    let output = Command::new(programs::renderer())
         .args(["render", "config.json", "--out", "chart.tgz"])
         .current_dir(dir.path())
         .kill_on_drop(true)

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::scene::{Scene, applied};
 use support::LIMIT;
 use support::plane::plane;
+use support::programs;
 
 /// The tenant's namespace on all pages.
 const TENANT: &str = "team-a";
@@ -25,7 +26,7 @@ const TENANT: &str = "team-a";
 const REGISTRY: &str = "name: example";
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(programs::ROOT)
 }
 
 /// The kinds of the pipeline.

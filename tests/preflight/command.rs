@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use crate::own_stage;
 use support::Stage;
+use support::programs;
 
 /// Runs the command with a stage's flags.
 pub async fn preflight(stage: &Stage, kubeconfig: &Path, more: &[&str]) -> Result<Output> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub"));
+    let mut command = Command::new(programs::hub());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RENDERHUB_") {
             command.env_remove(name);

@@ -17,6 +17,7 @@ use std::process::{Output, Stdio};
 
 use renderhub::api::termination::{Termination, TerminationPhase, TerminationReason};
 use renderhub_harness::Canaries;
+use support::programs;
 use support::registry::{BASIC, Hostile, PASSWORD, Reply, say};
 use tokio::process::Command;
 
@@ -55,7 +56,7 @@ impl Sandbox {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let mut command = Command::new(programs::renderer());
         command
             .args(args)
             .current_dir(self.dir.path())

@@ -16,6 +16,7 @@ use renderhub::renderer::document;
 use renderhub_harness::helm::Helm;
 use renderhub_harness::{Registry, RegistryOptions};
 use serde_json::{Value, json};
+use support::programs;
 use tokio::process::Command;
 
 /// A rendered chart, and a helm to inspect it.
@@ -50,7 +51,7 @@ impl Rendered {
     }
 
     async fn renderer(&self, args: &[&str]) -> Result<()> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let mut command = Command::new(programs::renderer());
         let output = command
             .args(args)
             .current_dir(self.dir.path())
@@ -328,7 +329,7 @@ async fn what_helm_would_refuse_is_not_rendered() -> Result<()> {
 /// What people copy can be installed.
 #[tokio::test]
 async fn the_configurations_of_the_examples_and_pages_can_be_installed() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(programs::ROOT);
     let mut tried = 0;
     for file in [
         "examples/quickstart/manifests/release.yaml",
@@ -662,7 +663,7 @@ async fn unpacked(rendered: &Rendered) -> Result<PathBuf> {
     let name = shown_name(rendered).await?;
     let url = format!("oci://{}/team-a/{name}", registry.host());
     std::fs::write(rendered.path("auth.json"), registry.docker_config_json())?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub-renderer"));
+    let mut command = Command::new(programs::renderer());
     command
         .args([
             "push",

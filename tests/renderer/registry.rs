@@ -18,6 +18,7 @@ use renderhub_harness::process::Process;
 use renderhub_harness::{Registry, RegistryOptions, Tools, net, rundir, wait_for};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::json;
+use support::programs;
 use support::registry::{BASIC, Hostile, PASSWORD, Reply, say};
 use tokio::process::Command;
 
@@ -50,7 +51,7 @@ impl Pusher {
     }
 
     async fn run(&self, args: &[&str], env: &[(&str, &str)]) -> Result<Termination> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub-renderer"));
+        let mut command = Command::new(programs::renderer());
         command
             .args(args)
             .args(["--termination-log", "log"])

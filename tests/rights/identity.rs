@@ -6,6 +6,7 @@ use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRul
 use renderhub_harness::Identity;
 
 use super::*;
+use support::programs;
 use support::tenant::account;
 
 /// Asks for a token of a `ServiceAccount`; the code of the answer.
@@ -220,7 +221,7 @@ async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
             .to_owned()
             + "
 ";
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        let path = std::path::Path::new(programs::ROOT)
             .join("tests/rights")
             .join(file);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -236,10 +237,8 @@ async fn a_hub_may_do_what_is_written_down_and_nothing_else() -> Result<()> {
 /// The how-to page is enough for a namespace that is made later, and its tenant can follow it.
 #[tokio::test]
 async fn a_tenant_can_let_the_hub_be_its_service_account() -> Result<()> {
-    let page = std::fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/docs/how-to/install-for-many-tenants.md"
-    ))?;
+    let page = std::path::Path::new(programs::ROOT).join("docs/how-to/install-for-many-tenants.md");
+    let page = std::fs::read_to_string(page)?;
     let blocks = page
         .split("```yaml\n")
         .skip(1)

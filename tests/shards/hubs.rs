@@ -17,6 +17,7 @@ use renderhub_harness::{Hub, Identity, Rights, wait_for};
 use crate::fleet::Fleet;
 use support::LIMIT;
 use support::away::LOOPBACK;
+use support::programs;
 
 /// From when to when a hub served which namespaces.
 #[derive(Clone, Debug)]
@@ -98,7 +99,7 @@ impl Hubs {
             from: Timestamp::now(),
             until: None,
         });
-        let hub = Hub::spawn(env!("CARGO_BIN_EXE_renderhub"), &shard.user.kubeconfig()?, &flags)?;
+        let hub = Hub::spawn(programs::hub(), &shard.user.kubeconfig()?, &flags)?;
         self.logs.push(hub.log_path().to_owned());
         shard.hub = Some(hub);
         Ok(())

@@ -13,12 +13,13 @@ use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
 use renderhub_harness::wait_for;
 use serde_json::json;
 use support::api::PLATFORM_KINDS;
+use support::programs;
 use support::proxy::{Proxy, Stop, kubeconfig};
 use support::{LIMIT, Stage, job_name_of};
 
 /// Runs the hub where it is to end at once.
 fn run(args: &[&str], env: &[(&str, &str)]) -> Result<Output> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_renderhub"));
+    let mut command = Command::new(programs::hub());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RENDERHUB_") {
             command.env_remove(name);

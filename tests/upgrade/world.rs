@@ -15,6 +15,7 @@ use renderhub_harness::{AuditLevel, ControlPlane, Earlier, Node, Remote, apply, 
 use serde_json::json;
 
 use crate::front::Front;
+use support::programs;
 
 pub const HUB: &str = "renderhub-system";
 pub const RENDERING: &str = "renderhub-rendering";
@@ -199,8 +200,8 @@ impl World {
 /// The images of both releases: all on the hub's node, the renderers on the other one too.
 fn import(earlier: &Earlier, node: &Node, edge_node: &Node) -> Result<()> {
     let dir = rundir::fresh("images")?;
-    let this = Image::renderer(env!("CARGO_BIN_EXE_renderhub-renderer"));
-    let hubs = [earlier.hub(), Image::hub(env!("CARGO_BIN_EXE_renderhub"))];
+    let this = Image::renderer(programs::renderer());
+    let hubs = [earlier.hub(), Image::hub(programs::hub())];
     // One after the other, because both releases' files have the same names.
     for image in hubs {
         node.import_image(&image.write(&dir)?.tar)?;

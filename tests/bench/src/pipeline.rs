@@ -218,8 +218,10 @@ async fn bare_run(options: &Options, of_hub: &Requests) -> Result<Made> {
     let writer = world.spawn_bare_fleet(FleetWrites {
         target_statuses: of_hub.count(READY_WRITE),
         release_statuses: of_hub.count("patch releases/status"),
+        component_version_statuses: of_hub.count("patch componentversions/status"),
         profile_statuses: of_hub.count("patch profiles/status"),
         target_patches: of_hub.count("patch targets"),
+        events: of_hub.count("create events"),
     })?;
     let status = writer.wait(patience(wanted_tasks(options))).await?;
     ensure!(

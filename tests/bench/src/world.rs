@@ -363,8 +363,13 @@ impl World {
             format!("--in-flight={}", self.bare_in_flight),
             format!("--target-statuses={}", writes.target_statuses),
             format!("--release-statuses={}", writes.release_statuses),
+            format!(
+                "--component-version-statuses={}",
+                writes.component_version_statuses
+            ),
             format!("--profile-statuses={}", writes.profile_statuses),
             format!("--target-patches={}", writes.target_patches),
+            format!("--events={}", writes.events),
         ];
         self.spawn_part("bare-fleet", &self.bare_user, &self.hub_id, &flags)
     }

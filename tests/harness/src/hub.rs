@@ -28,8 +28,8 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts `binary` as `binary run --admin-address ADDRESS:PORT ARGS…` with `KUBECONFIG` set; in a test of the
-    /// root package the binary is `env!("CARGO_BIN_EXE_renderhub")`.
+    /// Starts `binary` as `binary run --admin-address ADDRESS:PORT ARGS…` with `KUBECONFIG` set; in a test
+    /// program the binary is `support::programs::hub()`.
     ///
     /// No other variable that a hub reads is passed on, so a developer's environment does not change a test.
     ///

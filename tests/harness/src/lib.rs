@@ -34,7 +34,7 @@
 //! let plane = ControlPlane::builder().with_audit(AuditLevel::Metadata).without_job_controller().start().await?;
 //! let scope = plane.scope("demo").await?;
 //! let identity = plane.service_account(&scope.rendering, "renderhub").await?;
-//! // In a test of the root package the binary is `env!("CARGO_BIN_EXE_renderhub")`.
+//! // In a test program the binary is `support::programs::hub()`.
 //! let rendering = format!("--rendering-namespace={}", scope.rendering);
 //! let shard = format!("--shard-name={}", scope.shard);
 //! let hub = Hub::spawn(binary, &identity.kubeconfig()?, &[rendering, shard])?;

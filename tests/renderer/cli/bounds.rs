@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{RELEASE, Sandbox};
+use support::programs;
 
 /// Most memory in KiB that a bomb may take, program and libraries included.
 const MEMORY: &str = "400000";
@@ -20,10 +21,7 @@ impl Sandbox {
     fn under(&self, program: &str, before: &[&str], args: &[&str]) -> Command {
         let inner = self.command(args);
         let mut command = Command::new(program);
-        command
-            .args(before)
-            .arg(env!("CARGO_BIN_EXE_renderhub-renderer"))
-            .args(args);
+        command.args(before).arg(programs::renderer()).args(args);
         command.current_dir(self.path("")).env_clear().kill_on_drop(true);
         for (name, value) in inner.as_std().get_envs() {
             command.env(name, value.unwrap_or_default());

@@ -17,6 +17,7 @@ pub mod forge;
 pub mod instances;
 pub mod own;
 pub mod plane;
+pub mod programs;
 pub mod proxy;
 pub mod record;
 pub mod registry;
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -159,7 +160,7 @@ impl Stage {
             flags.push(format!("{OWN_HOSTS}=*"));
         }
         flags.extend(self.flags.iter().filter(|flag| *flag != EVERYWHERE).cloned());
-        let hub = Hub::spawn_with(hub_program()?, kubeconfig, &flags, env)?;
+        let hub = Hub::spawn_with(programs::hub(), kubeconfig, &flags, env)?;
         self.watch = self.watch.take().map(|watch| watch.with_hub(&hub));
         self.logs.push(hub.log_path().to_owned());
         Ok(hub)
@@ -238,13 +239,6 @@ impl Drop for Stage {
             watch.passed();
         }
     }
-}
-
-/// The hub that cargo built with the test program, one directory above it: a library is not told where.
-fn hub_program() -> Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    let profile = program.ancestors().nth(2).context("a directory of programs")?;
-    Ok(profile.join("renderhub"))
 }
 
 fn scan_now(stage: &Stage) -> Result<Vec<Hit>> {

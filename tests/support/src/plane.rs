@@ -8,6 +8,8 @@ use renderhub_harness::rights::RELEASE_NAMESPACE;
 use renderhub_harness::{AuditLevel, ControlPlane, apply};
 use tokio::sync::OnceCell;
 
+use crate::programs::ROOT;
+
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
 /// Where the policies that set finalizers hold, as a release binds them that serves all namespaces.
@@ -106,9 +108,7 @@ pub fn crds() -> Result<Vec<PathBuf>> {
 /// # Errors
 /// If the chart does not hold them.
 pub fn files(kind: &str) -> Result<Vec<PathBuf>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../charts/renderhub/files")
-        .join(kind);
+    let dir = Path::new(ROOT).join("charts/renderhub/files").join(kind);
     let entries: std::io::Result<Vec<_>> = std::fs::read_dir(dir)?.map(|e| Ok(e?.path())).collect();
     let mut entries = entries?;
     entries.sort();

@@ -14,6 +14,7 @@ use rustix::process::{Signal, getuid};
 use serde_json::json;
 
 use support::LIMIT;
+use support::programs;
 
 /// Who pods run as.
 const USER: &str = "65532";
@@ -117,7 +118,7 @@ async fn no_other_user_reads_the_hubs_memory() -> Result<()> {
     let copy = dir.path().join("kubeconfig");
     fs::copy(config, &copy)?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o644))?;
-    let hub = Path::new(env!("CARGO_BIN_EXE_renderhub"));
+    let hub = &programs::hub();
     let args = [
         "run",
         "--rendering-namespace=rendering",
@@ -139,7 +140,7 @@ async fn no_other_user_reads_the_renderers_memory() -> Result<()> {
     let config = json!({"type": "bootstrap", "bootstrap": {"chart": {"name": "boot", "version": "1.0.0"}, "input": {}}});
     fs::write(dir.path().join("config.json"), config.to_string())?;
     let url = format!("--url=oci://{}/a/boot:1.0.0", registry.local_addr()?);
-    let renderer = Path::new(env!("CARGO_BIN_EXE_renderhub-renderer"));
+    let renderer = &programs::renderer();
     let args = [
         "--plain-http",
         "--username=u",

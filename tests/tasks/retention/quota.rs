@@ -8,11 +8,12 @@ use kube::api::{Api, PostParams};
 use renderhub::api::RenderTask;
 use renderhub_harness::wait_for;
 
+use support::programs;
 use support::{LIMIT, Stage};
 
 /// The first YAML on a page.
 fn yaml_of(page: &str) -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let path = Path::new(programs::ROOT).join(page);
     let text = std::fs::read_to_string(path)?;
     let (_, rest) = text.split_once("```yaml\n").context("no YAML on the page")?;
     Ok(rest

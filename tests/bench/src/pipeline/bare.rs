@@ -6,13 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
 use renderhub::api::RenderTask;
 use renderhub::api::labels::{FIELD_MANAGER, PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
 use renderhub::api::names::TaskKind;
-use renderhub::api::pipeline::{HydratedTarget, Profile, Release, Target, TargetStatus};
+use renderhub::api::pipeline::{ComponentVersion, HydratedTarget, Profile, Release, Target, TargetStatus};
 use renderhub::kubernetes::apply::{NewObject, StatusWrite, lean_write};
 use renderhub::kubernetes::object::SlimObject;
 use renderhub::plan::pipeline::decide::NewTask;
@@ -35,12 +37,18 @@ pub struct FleetWrites {
     /// Statuses of Releases.
     #[arg(long)]
     pub release_statuses: usize,
+    /// Statuses of `ComponentVersion`s.
+    #[arg(long)]
+    pub component_version_statuses: usize,
     /// Statuses of Profiles.
     #[arg(long)]
     pub profile_statuses: usize,
     /// Targets themselves.
     #[arg(long)]
     pub target_patches: usize,
+    /// Events.
+    #[arg(long)]
+    pub events: usize,
 }
 
 /// Makes all writes for the fleet that there is.
@@ -61,6 +69,8 @@ pub async fn run(part: &Part, writes: FleetWrites, in_flight: usize) -> Result<(
 
 /// Writes that follow one another.
 enum Work {
+    /// An event about the Target of this key and UID.
+    Event(ObjectKey, String),
     Shared(String, Box<NewTask>),
     Status(Box<wire::Request>),
     Target(Box<TargetPlan>),
@@ -71,6 +81,9 @@ fn works(plan: FleetPlan, writes: FleetWrites) -> (Vec<Work>, Vec<Work>) {
     let (mut early, mut late) = (Vec::new(), Vec::new());
     let targets = plan.targets.len();
     for (number, mut target) in plan.targets.into_iter().enumerate() {
+        for _ in 0..share(writes.events, targets, number) {
+            early.push(Work::Event(target.key.clone(), target.uid.clone()));
+        }
         for _ in 0..share(writes.target_patches, targets, number) {
             early.push(Work::Status(Box::new(labelled(&target.key))));
         }
@@ -88,12 +101,12 @@ fn works(plan: FleetPlan, writes: FleetWrites) -> (Vec<Work>, Vec<Work>) {
     }
     let shared = plan.shared.into_iter();
     early.extend(shared.map(|(namespace, task)| Work::Shared(namespace, Box::new(task))));
-    let count = plan.releases.len();
-    for (number, (key, uid, written)) in plan.releases.iter().enumerate() {
-        for _ in 0..share(writes.release_statuses, count, number) {
-            early.push(Work::Status(Box::new(status::<Release, _>(key, uid, written))));
-        }
-    }
+    early.extend(statuses::<Release, _>(&plan.releases, writes.release_statuses));
+    early.extend(statuses::<ComponentVersion, _>(
+        &plan.component_versions,
+        writes.component_version_statuses,
+    ));
+    let count = plan.profiles.len();
     for (number, (key, uid, written)) in plan.profiles.iter().enumerate() {
         for turn in 0..share(writes.profile_statuses, count, number) {
             // Another content each time, as the hub never writes the same twice.
@@ -105,6 +118,21 @@ fn works(plan: FleetPlan, writes: FleetWrites) -> (Vec<Work>, Vec<Work>) {
         }
     }
     (early, late)
+}
+
+/// So many writes of the statuses of a kind.
+fn statuses<K, T>(planned: &[(ObjectKey, String, T)], writes: usize) -> impl Iterator<Item = Work>
+where
+    K: Resource<DynamicType = ()>,
+    T: Serialize,
+{
+    planned
+        .iter()
+        .enumerate()
+        .flat_map(move |(number, (key, uid, written))| {
+            let times = share(writes, planned.len(), number);
+            (0..times).map(move |_| Work::Status(Box::new(status::<K, _>(key, uid, written))))
+        })
 }
 
 /// How many of all writes are of this one of so many objects.
@@ -148,6 +176,26 @@ fn labelled(key: &ObjectKey) -> wire::Request {
     Request::new(Target::url_path(&(), Some(&key.namespace))).patch(&key.name, &manager(), &patch)
 }
 
+/// An event about a Target, of the shape of the hub's.
+fn event(target: &ObjectKey, uid: &str) -> wire::Request {
+    let body = serde_json::json!({
+        "metadata": {"generateName": format!("{}.", target.name)},
+        "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+        "type": "Normal",
+        "reason": "Ready",
+        "action": "Reconcile",
+        "note": "the chart of version 1795713564 is pushed",
+        "reportingController": "renderhub.dev/hub",
+        "reportingInstance": "bare",
+        "regarding": {
+            "apiVersion": Target::api_version(&()), "kind": Target::kind(&()),
+            "namespace": target.namespace, "name": target.name, "uid": uid,
+        },
+    });
+    let body = serde_json::to_vec(&body).map_err(kube::core::request::Error::SerializeBody)?;
+    Request::new(Event::url_path(&(), Some(&target.namespace))).create(&PostParams::default(), body)
+}
+
 struct FleetWriter {
     client: Client,
     tasks: Writer,
@@ -167,6 +215,7 @@ impl FleetWriter {
 
     async fn one(&self, work: Work) -> Result<()> {
         match work {
+            Work::Event(target, uid) => wire::send(&self.client, event(&target, &uid)).await,
             Work::Status(request) => wire::write(&self.client, *request).await,
             Work::Shared(namespace, task) => {
                 let key = ObjectKey::new(&namespace, &task.name);

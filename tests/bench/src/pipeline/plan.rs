@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
 use kube::{Client, Resource};
 use renderhub::api::pipeline::{
-    ComponentVersion, HydratedTargetSpec, HydratedTargetStatus, Profile, ProfileStatus, Release,
-    ReleaseStatus, Target, TargetStatus,
+    ComponentVersion, HydratedTargetSpec, HydratedTargetStatus, PipelineStatus, Profile, ProfileStatus,
+    Release, ReleaseStatus, Target, TargetStatus,
 };
 use renderhub::kubernetes::object::LabelledObject;
 use renderhub::plan::pipeline::chart_cache::ChartCache;
@@ -23,7 +23,7 @@ use renderhub::plan::pipeline::profile_status::of_profile;
 use renderhub::plan::pipeline::references::ReferenceRules;
 use renderhub::plan::pipeline::rollout::RolloutIndex;
 use renderhub::plan::pipeline::source::TargetView;
-use renderhub::plan::pipeline::status::{StatusInput, of_release};
+use renderhub::plan::pipeline::status::{StatusInput, of_component_version, of_release};
 use renderhub::plan::pipeline::task_state::{PipelineTask, PipelineTaskState};
 use renderhub::plan::platform::catalog::Catalog;
 use serde::de::DeserializeOwned;
@@ -40,6 +40,8 @@ pub struct FleetPlan {
     pub targets: Vec<TargetPlan>,
     /// Statuses of Releases, by key and UID.
     pub releases: Vec<(ObjectKey, String, ReleaseStatus)>,
+    /// Statuses of `ComponentVersion`s, by key and UID.
+    pub component_versions: Vec<(ObjectKey, String, PipelineStatus)>,
     /// Statuses of Profiles, by key and UID.
     pub profiles: Vec<(ObjectKey, String, ProfileStatus)>,
 }
@@ -98,7 +100,7 @@ impl FleetPlan {
         Ok(plan)
     }
 
-    /// The statuses of Releases and Profiles, once all Targets are ready and none of their Releases lost to another.
+    /// The statuses of Releases, `ComponentVersion`s and Profiles, once all Targets are ready and none of their Releases lost to another.
     fn add_statuses(&mut self, objects: &PipelineObjects) {
         let mut left_out = LeftOutIndex::default();
         for target in objects.targets.keys() {
@@ -115,6 +117,11 @@ impl FleetPlan {
             let status = of_release(key, object, &input);
             let write = status.map(|status| (key.clone(), object.uid.clone(), status));
             self.releases.extend(write);
+        }
+        for (key, object) in objects.component_versions.iter() {
+            let status = of_component_version(key, object, &input);
+            let write = status.map(|status| (key.clone(), object.uid.clone(), status));
+            self.component_versions.extend(write);
         }
         for (key, object) in objects.profiles.iter() {
             let status = of_profile(key, object, &input);

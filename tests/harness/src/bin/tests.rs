@@ -26,6 +26,8 @@ const IN_TURNS: &[&str] = &["failover", "shards", "storms"];
 const ALONE: &[&str] = &["hostile_remote"];
 /// How many times as many tests of one of [`ALONE`] run at a time: they wait for deadlines and leave the machine idle.
 const WAITERS: usize = 4;
+/// Tells a test program that the programs it starts are built, so that it need not ask cargo.
+const ARE_BUILT: &str = "RENDERHUB_PROGRAMS_ARE_BUILT";
 /// Where the seconds of the last run are, beside the Kubernetes programs, so that a fresh clone knows which tests are the longest.
 const SECONDS: &str = "test-seconds.json";
 
@@ -132,8 +134,13 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds all test programs.
+/// Builds all test programs, and the programs that they start.
 fn build() -> Result<Vec<Program>> {
+    let started = ["build", "--locked", "--workspace", "--bins", "--examples"];
+    ensure!(
+        cargo(&started).status()?.success(),
+        "the programs cannot be built"
+    );
     let mut building = cargo(&[
         "test",
         "--locked",
@@ -246,6 +253,7 @@ fn run_one(program: &Program, logs: &Path, threads: usize) -> Result<Ended> {
         .current_dir(&program.package)
         .env("CARGO_MANIFEST_DIR", &program.package)
         .env(THREADS, threads.to_string())
+        .env(ARE_BUILT, "yes")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -340,6 +348,24 @@ mod tests {
         }
         found.sort();
         assert_eq!(found, IN_TURNS);
+    }
+
+    #[test]
+    fn each_file_of_tests_is_a_program() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let manifest = fs::read_to_string(tests.join("Cargo.toml")).unwrap();
+        let paths = fs::read_dir(&tests).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = paths
+            .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
+            .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
+            .collect();
+        assert!(files.len() > 20, "{files:?}");
+        for file in files {
+            assert!(
+                manifest.contains(&format!("path = \"{file}\"")),
+                "tests/Cargo.toml has no [[test]] for {file}"
+            );
+        }
     }
 
     #[test]
