@@ -13,6 +13,8 @@ mod bounds;
 mod catalog;
 #[path = "pipeline/charts.rs"]
 mod charts;
+#[path = "pipeline/crash.rs"]
+mod crash;
 #[path = "pipeline/fleet.rs"]
 mod fleet;
 #[path = "pipeline/identity.rs"]
