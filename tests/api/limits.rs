@@ -351,6 +351,63 @@ fn cross_field_cases() -> Vec<(Value, Option<&'static str>)> {
     ]
 }
 
+/// A kind, a change that breaks a rule between its fields, and what is said of that.
+#[rustfmt::skip]
+fn broken_rules() -> [(&'static str, Value, &'static str); 4] {
+    [
+        ("ComponentVersion", json!({ "entrypoint": { "resourceName": "absent" } }), "entrypoint.resourceName must be a key of resources"),
+        ("Target", json!({ "renderRegistryRef": { "kind": "ClusterRegistry" } }), "namespace is allowed only with kind Registry"),
+        ("Registry", json!({ "solarSecretRef": { "name": "a" } }), "solarSecretRef is another name of pushSecretRef"),
+        ("Registry", json!({ "tokenRealm": "http://auth.example/token" }), "tokenRealm must be https"),
+    ]
+}
+
+/// The first valid object of a kind.
+fn full_of(kind: &str) -> Value {
+    full::all()
+        .into_iter()
+        .find(|whole| whole["kind"] == kind)
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_rule_between_fields_refuses_what_would_be_taken_without_the_fault() -> Result<()> {
+    let client = client().await?;
+    for (kind, fault, message) in broken_rules() {
+        let mut whole = full_of(kind);
+        assert_eq!(verdict(&client, &whole).await?, Ok(()), "{kind}");
+        merge(&mut whole["spec"], &fault);
+        let answer = verdict(&client, &whole).await?;
+        assert!(
+            answer.as_ref().is_err_and(|e| e.contains(message)),
+            "{kind} {fault}: {answer:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Targets have a Release by its unique name, so another name would be another Release.
+#[tokio::test]
+async fn the_unique_name_of_a_release_is_set_once() -> Result<()> {
+    let releases = api(&client().await?, "Release");
+    let mut release = full_of("Release");
+    release["metadata"]["name"] = json!("named");
+    merge(&mut release["spec"], &json!({ "uniqueName": null }));
+    releases.create(&PostParams::default(), &object(release)).await?;
+    let name = async |name: Value| {
+        let patch = Patch::Merge(json!({ "spec": { "uniqueName": name } }));
+        let answer = releases.patch("named", &PatchParams::default(), &patch).await;
+        answer.map_err(|error| error.to_string())
+    };
+    name(json!("a")).await.unwrap();
+    for other in [json!("b"), json!(null)] {
+        let refused = name(other).await.unwrap_err();
+        assert!(refused.contains("uniqueName cannot be changed"), "{refused}");
+    }
+    releases.delete("named", &DeleteParams::default()).await?;
+    Ok(())
+}
+
 /// Holds: T5.
 #[tokio::test]
 async fn each_rule_between_fields_holds() -> Result<()> {
