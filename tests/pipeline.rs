@@ -48,7 +48,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use renderhub::api::RenderTask;
 use renderhub::api::labels::{PIPELINE, TARGET_FINALIZER, TARGET_SEAL};
-use renderhub::api::pipeline::{HydratedTarget, Release, ReleaseBinding, Target};
+use renderhub::api::pipeline::{HydratedTarget, RegistryBinding, Release, ReleaseBinding, Target};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
@@ -214,6 +214,10 @@ async fn what_is_missing_is_named_and_mended_by_itself() -> Result<()> {
         message.contains(&format!("Release {}/shop does not exist", scene.tenant())),
         "{message}"
     );
+    assert!(
+        message.contains("; make it, or delete what binds it"),
+        "{message}"
+    );
     let binding: Api<ReleaseBinding> = scene.api();
     scene
         .condition_of(
@@ -249,6 +253,49 @@ async fn what_is_missing_is_named_and_mended_by_itself() -> Result<()> {
         .await?;
     let target: Target = scene.api().get("edge").await?;
     assert_eq!(condition(&target.status.unwrap().conditions, "Stalled"), None);
+    scene.passed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_with_two_registry_bindings_or_none_is_named_and_what_is_there_stays() -> Result<()> {
+    let scene = Scene::with_flags("strict", &["--registry-binding-strict"]).await?;
+    for registry in ["one", "two"] {
+        let spec = json!({"hostname": "registry.test", "targetPullSecretName": registry});
+        scene.registry(registry, spec).await?;
+    }
+    scene.bind_registry("edge", "one").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.complete_next("release-shop-").await?;
+    scene.complete_version("edge", 1).await?;
+    scene.ready("edge").await?;
+    scene.bind_registry("edge", "two").await?;
+    let message = scene
+        .target_is("edge", "Ready", "False", "RegistryBindingConflict")
+        .await?;
+    assert!(message.contains("for the host registry.test,"), "{message}");
+    // First the one that the version does not rest on, so that no chart is made with the Secret of the other.
+    let bindings: Api<RegistryBinding> = scene.api();
+    for binding in ["edge-two", "edge-one"] {
+        bindings.delete(binding, &DeleteParams::default()).await?;
+    }
+    for type_ in ["Ready", "ReleasesRendered"] {
+        let message = scene
+            .target_is("edge", type_, "False", "MissingRegistryBinding")
+            .await?;
+        assert!(
+            message.contains("for the host registry.test,") && message.contains("; make one;"),
+            "{message}"
+        );
+    }
+    scene
+        .target_is("edge", "Stalled", "True", "MissingRegistryBinding")
+        .await?;
+    scene.bind_registry("edge", "one").await?;
+    scene.ready("edge").await?;
+    assert_eq!(scene.versions("edge").await?.len(), 1);
     scene.passed();
     Ok(())
 }

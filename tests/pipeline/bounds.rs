@@ -104,7 +104,7 @@ async fn the_release_that_is_one_too_many_is_refused_and_the_others_are_there() 
     ensure!(
         message
             == format!(
-                "Release {}/{last} is one more than a Target can have",
+                "Release {}/{last} is one more than a Target can have; bind fewer Releases to this Target",
                 scene.tenant()
             ),
         "{message}"

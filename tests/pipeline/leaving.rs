@@ -58,7 +58,7 @@ async fn a_release_that_is_missing_stays_on_its_targets_and_others_go_on() -> Re
         .await?;
     assert!(
         message.contains(&format!(
-            "Release {}/shop does not exist; it stays as it is",
+            "Release {}/shop does not exist; make it, or delete what binds it; it stays as it is",
             scene.tenant()
         )),
         "{message}"

@@ -158,10 +158,12 @@ pub const fn reason(why: &ResolveFailure) -> Reason {
 #[must_use]
 pub fn failure(release: &ObjectKey, why: &ResolveFailure) -> String {
     match why {
-        ResolveFailure::ReleaseNotFound => format!("Release {release} does not exist"),
+        ResolveFailure::ReleaseNotFound => {
+            format!("Release {release} does not exist; make it, or delete what binds it")
+        }
         ResolveFailure::VersionNotFound(version) => {
             format!(
-                "Release {release} names ComponentVersion {}, which does not exist in its namespace",
+                "Release {release} names ComponentVersion {}, which does not exist in its namespace; make it, or name another",
                 version.name
             )
         }
@@ -169,7 +171,8 @@ pub fn failure(release: &ObjectKey, why: &ResolveFailure) -> String {
             "Release {release} names ComponentVersion {version}, which does not exist or which no ReferenceGrant there lets it use"
         ),
         ResolveFailure::MissingRegistryBinding(host) => format!(
-            "no RegistryBinding of this Target names a Registry for {}, from which Release {release} pulls, and this hub requires one",
+            "no RegistryBinding of this Target names a Registry for {}, from which Release {release} pulls, and this hub requires one; \
+             make one",
             shown_host(host)
         ),
         ResolveFailure::RegistryBindingConflict(host) => format!(
@@ -184,7 +187,11 @@ pub fn failure(release: &ObjectKey, why: &ResolveFailure) -> String {
         ResolveFailure::InvalidAntiAffinity => {
             format!("antiAffinity of Release {release} is no valid label selector; correct it")
         }
-        ResolveFailure::TooMany => format!("Release {release} is one more than a Target can have"),
+        ResolveFailure::TooMany => {
+            format!(
+                "Release {release} is one more than a Target can have; bind fewer Releases to this Target"
+            )
+        }
     }
 }
 
