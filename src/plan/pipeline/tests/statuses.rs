@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use super::world::{HOME, World, at, key};
+use super::world::{HOME, World, at, key, object};
 use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedTargetStatus, PipelineStatus, ProfileStatus};
 use crate::plan::pipeline::chart_cache::ChartCache;
@@ -13,7 +13,9 @@ use crate::plan::pipeline::profile_status::{MAX_LISTED, of_profile};
 use crate::plan::pipeline::reports;
 use crate::plan::pipeline::resolution::{LeftOutReason, LeftOutRelease};
 use crate::plan::pipeline::rollout::RolloutIndex;
-use crate::plan::pipeline::status::{StatusInput, of_component, of_component_version, of_release_binding};
+use crate::plan::pipeline::status::{
+    StatusInput, of_component, of_component_version, of_registry_binding, of_release_binding,
+};
 
 /// Who lost on each Target, as the controller notes it.
 pub fn left_out(world: &World) -> LeftOutIndex {
@@ -334,6 +336,40 @@ fn a_component_is_ready_and_a_version_says_whether_its_component_is_there() {
         (ready(&status.conditions).0, status.observed_generation),
         ("True", Some(1))
     );
+}
+
+#[test]
+fn a_binding_of_a_registry_says_what_is_missing() {
+    let mut world = World::new();
+    world.target("edge", &json!({}), json!({}));
+    // It is there, so only a grant is missing.
+    let target = object("edge", &json!({}), json!({"renderRegistryRef": {"name": "main"}}));
+    world
+        .objects
+        .targets
+        .insert(ObjectKey::new("team-b", "edge"), target);
+    let at_home = |name: &str| json!({"name": name});
+    let foreign = json!({"name": "edge", "namespace": "team-b"});
+    for (target, registry, expected, part) in [
+        (at_home("edge"), "main", "Ready", "are there"),
+        (at_home("edge"), "absent", "NotFound", "the Registry \"absent\""),
+        (at_home("absent"), "main", "NotFound", "the Target \"absent\""),
+        (foreign, "main", "NotGranted", "no ReferenceGrant there"),
+    ] {
+        let spec = json!({"targetRef": target, "registryRef": {"name": registry}});
+        let binding = object("binding", &json!({}), spec);
+        let asked = with_input(&world, |input| {
+            of_registry_binding(&key("binding"), &binding, input)
+        });
+        let status = asked.unwrap();
+        let (is_ready, reason, message, is_stalled) = ready(&status.conditions);
+        assert_eq!(reason, expected, "{target} {registry}");
+        assert_eq!(
+            (is_ready == "True", is_stalled),
+            (expected == "Ready", expected != "Ready")
+        );
+        assert!(message.contains(part), "{target} {registry}: {message}");
+    }
 }
 
 /// A Target with a Release whose chart is on its way.
