@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 use kube::api::Api;
-use renderhub::api::pipeline::{Profile, Target};
+use renderhub::api::pipeline::{Profile, ReleaseSourceKind, Target};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
@@ -33,7 +33,16 @@ async fn targets_with_one_release_in_common_share_its_chart() -> Result<()> {
     for target in ["a", "b", "c"] {
         scene.complete_version(target, 1).await?;
         let ready = scene.ready(target).await?;
-        assert_eq!(ready.status.unwrap().releases.len(), 2);
+        let releases = ready.status.unwrap().releases;
+        let sources = releases.iter().map(|release| {
+            let source = &release.source;
+            (release.name.as_str(), source.kind, source.name.as_str())
+        });
+        let by = ReleaseSourceKind::Profile;
+        assert!(
+            sources.eq([("blog", by, "blogs"), ("shop", by, "shops")]),
+            "{releases:?}"
+        );
     }
     let tasks: Vec<String> = scene
         .all_tasks()
