@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
+use renderhub::api::RenderTask;
 use renderhub::api::policy::discovery_fields;
 use renderhub_harness::{apply, process, rundir, wait_for};
 use serde_json::json;
@@ -132,6 +133,21 @@ async fn what_a_manifest_of_solars_lacks_to_render_is_said_by_a_reason() -> Resu
     Ok(())
 }
 
+/// Whether a task has what the manifest says of the chart of its Release.
+fn is_of_manifest(task: &RenderTask) -> Result<()> {
+    ensure!(task.spec.failed_job_ttl == Some(600));
+    let release = task.spec.config.release.as_ref().context("no release")?;
+    ensure!(release.chart.description.as_deref() == Some("Release of shop-v1-0-0"));
+    ensure!(release.chart.app_version.as_ref() == Some(&task.spec.tag));
+    let helm = release.input.resources["chart"].helm.as_ref();
+    let helm = serde_json::to_value(helm.context("no helm")?)?;
+    ensure!(
+        helm["description"] == "The shop" && helm["appVersion"] == "1.0.0",
+        "{helm}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_manifest_of_solars_applies_and_renders_once_it_has_an_identity() -> Result<()> {
     let scene = Scene::new("solar").await?;
@@ -169,6 +185,7 @@ async fn a_manifest_of_solars_applies_and_renders_once_it_has_an_identity() -> R
         task.spec.tag == with_account.spec.tag,
         "the account is no part of a chart"
     );
+    is_of_manifest(&with_account)?;
     scene.stage.job_of(&with_account).await?;
     let secret = scene
         .stage

@@ -14,7 +14,7 @@ use crate::plan::pipeline::reports;
 use crate::plan::pipeline::resolution::{LeftOutReason, LeftOutRelease};
 use crate::plan::pipeline::rollout::RolloutIndex;
 use crate::plan::pipeline::status::{
-    StatusInput, of_component, of_component_version, of_registry_binding, of_release_binding,
+    StatusInput, of_component, of_component_version, of_registry_binding, of_release, of_release_binding,
 };
 
 /// Who lost on each Target, as the controller notes it.
@@ -336,6 +336,18 @@ fn a_component_is_ready_and_a_version_says_whether_its_component_is_there() {
         (ready(&status.conditions).0, status.observed_generation),
         ("True", Some(1))
     );
+}
+
+#[test]
+fn a_release_says_of_which_name_a_target_gets_one() {
+    let mut world = World::new();
+    world.release("own", "shop", &json!({}), json!({}));
+    world.release("named", "shop", &json!({}), json!({"uniqueName": "till"}));
+    for (name, unique_name) in [("own", "shop"), ("named", "till")] {
+        let (key, object) = world.objects.releases.get_key_value(&key(name)).unwrap();
+        let status = with_input(&world, |input| of_release(key, object, input)).unwrap();
+        assert_eq!(status.effective_unique_name.as_deref(), Some(unique_name));
+    }
 }
 
 #[test]
