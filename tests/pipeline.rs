@@ -49,7 +49,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use renderhub::api::RenderTask;
 use renderhub::api::labels::{PIPELINE, TARGET_FINALIZER, TARGET_SEAL};
 use renderhub::api::pipeline::{HydratedTarget, RegistryBinding, Release, ReleaseBinding, Target};
-use renderhub_harness::wait_for;
+use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 
 use scene::{Scene, condition};
@@ -197,12 +197,21 @@ async fn what_is_missing_is_named_and_mended_by_itself() -> Result<()> {
         .await?;
     scene.target_is("edge", "Ready", "False", "NotFound").await?;
     scene.target_is("edge", "Stalled", "True", "NotFound").await?;
-    let registry =
-        json!({"renderRegistryRef": {"kind": "ClusterRegistry", "name": "absent", "namespace": null}});
+    // All tests of the program share the registries of the platform.
+    let later = format!("{}-later", scene.tenant());
+    let registry = json!({"renderRegistryRef": {"kind": "ClusterRegistry", "name": later}});
     scene.change_target("edge", registry).await?;
-    scene.target_is("edge", "Ready", "False", "NotGranted").await?;
-    let registry = json!({"renderRegistryRef": {"kind": "ClusterRegistry", "name": scene.tenant()}});
-    scene.change_target("edge", registry).await?;
+    for type_ in ["RegistryResolved", "Ready"] {
+        scene.target_is("edge", type_, "False", "NotGranted").await?;
+    }
+    let registry = json!({
+        "apiVersion": "renderhub.dev/v1alpha1", "kind": "ClusterRegistry", "metadata": {"name": later},
+        "spec": {
+            "hostname": "registry.test:5000", "pushSecretRef": {"name": "push"},
+            "allowedNamespaces": [scene.tenant()],
+        },
+    });
+    apply::object(&scene.stage.admin, registry).await?;
     scene
         .target_is("edge", "Ready", "False", "NoReleaseBindings")
         .await?;
