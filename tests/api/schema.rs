@@ -278,11 +278,28 @@ const NAMES: [(&str, &str); 16] = [
     ("hydratedtargets", "ht"),
 ];
 
+/// The node at the path of a column; no value where there is none.
+fn at_path<'s>(schema: &'s Value, path: &str) -> &'s Value {
+    let mut node = schema;
+    for (number, part) in path.split(['[', ']']).enumerate() {
+        // What is in brackets chooses items of a list.
+        if number % 2 == 1 {
+            node = &node["items"];
+            continue;
+        }
+        for name in part.split('.').filter(|name| !name.is_empty()) {
+            node = &node["properties"][name];
+        }
+    }
+    node
+}
+
 #[test]
 fn every_kind_is_found_and_shown() {
     let short: Vec<(String, Vec<String>)> = custom_resource_definitions()
         .into_iter()
         .map(|crd| {
+            let whole = schema(&crd);
             let names = crd.spec.names;
             assert_eq!(names.categories.unwrap(), ["renderhub"]);
             let version = &crd.spec.versions[0];
@@ -297,6 +314,11 @@ fn every_kind_is_found_and_shown() {
                 "{}",
                 names.kind
             );
+            // The schema of a CRD says nothing of metadata.
+            for column in columns.iter().filter(|c| !c.json_path.starts_with(".metadata.")) {
+                let shown = at_path(&whole, &column.json_path);
+                assert!(shown.is_object(), "{} {}", names.kind, column.json_path);
+            }
             (names.plural, names.short_names.unwrap())
         })
         .collect();
