@@ -18,6 +18,7 @@ use kube::runtime::watcher::{Config, Event};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::JoinMap;
 
 use crate::api::RenderCluster;
 use crate::api::labels::TASK_UID;
@@ -123,12 +124,12 @@ pub struct ClusterController {
     secrets: HashMap<String, SecretReadState>,
     secret_lists: Relists<()>,
     retries: Backoff<String>,
-    reading: JoinSet<SecretReadResult>,
+    reading: JoinMap<String, SecretReadResult>,
     /// Clusters whose status may be out of date.
     status_queue: WorkQueue<String>,
     /// When the status of each was last written.
     written_at: HashMap<String, Timestamp>,
-    writing: JoinSet<ClusterStatusWrite>,
+    writing: JoinMap<String, ClusterStatusWrite>,
     quota: ClusterQuota<Arc<TenantKubeconfig>>,
     watchers: HashMap<Arc<TenantKubeconfig>, WatcherHandle>,
     watcher_tasks: JoinSet<()>,
@@ -163,10 +164,10 @@ impl ClusterController {
             secrets: HashMap::new(),
             secret_lists: Relists::default(),
             retries: Backoff::default(),
-            reading: JoinSet::new(),
+            reading: JoinMap::new(),
             status_queue: WorkQueue::default(),
             written_at: HashMap::new(),
-            writing: JoinSet::new(),
+            writing: JoinMap::new(),
             quota: ClusterQuota::new(limits.own_each, limits.own_all),
             watchers: HashMap::new(),
             watcher_tasks: JoinSet::new(),
@@ -192,8 +193,8 @@ impl ClusterController {
                 Some(request) = self.parts.site_requests.recv() => self.handle_site_request(request),
                 Some(report) = self.parts.reports.recv() => self.handle_connection_report(report),
                 Some(report) = self.kubeconfig_reports.recv() => self.handle_kubeconfig_report(report),
-                Some(Ok(read)) = self.reading.join_next() => self.handle_read_result(read),
-                Some(Ok(written)) = self.writing.join_next() => self.handle_write_result(written),
+                Some((secret, read)) = self.reading.join_next() => self.handle_read_result(&secret, read),
+                Some((name, written)) = self.writing.join_next() => self.handle_write_result(name, written),
                 Some(_) = self.watcher_tasks.join_next() => {}
                 Ok(()) = self.parts.catalog.changed() => self.handle_catalog(),
                 Ok(()) = self.parts.active.changed() => self.handle_active_jobs(),

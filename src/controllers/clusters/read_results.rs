@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::connection_bindings::KubeconfigRef;
 use super::kubeconfig_validator::SecretVerdicts;
 use crate::api::RenderClusterStatus;
-use crate::kubernetes::apply::CallError;
+use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::plan::relist::RelistMark;
 
 /// Read state of a Secret of the platform.
@@ -25,14 +25,22 @@ pub(super) struct SecretReadState {
 
 /// Result of a read.
 pub(super) struct SecretReadResult {
-    pub(super) secret: String,
     pub(super) kubeconfigs: Vec<KubeconfigRef>,
     pub(super) outcome: Result<Option<SecretVerdicts>, CallError>,
 }
 
+impl SecretReadResult {
+    /// Of a read that panicked: it is repeated as one that failed.
+    pub(super) const fn panicked() -> Self {
+        Self {
+            kubeconfigs: Vec::new(),
+            outcome: Err(CallError::Transport(TransportStage::Internal)),
+        }
+    }
+}
+
 /// Result of a status write.
 pub(super) struct ClusterStatusWrite {
-    pub(super) name: String,
     pub(super) uid: String,
     pub(super) status: RenderClusterStatus,
     /// The status before the write; the watch may show the new one before the result arrives.

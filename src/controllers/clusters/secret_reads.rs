@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
+use tokio::task::JoinError;
 
 use super::ClusterController;
 use super::connection_bindings::KubeconfigRef;
@@ -107,8 +108,9 @@ impl ClusterController {
         let queries: Vec<_> = queries.collect();
         let (calls, namespace) = (self.parts.hub_client.clone(), self.parts.namespace.clone());
         let validator = Arc::clone(&self.validator);
-        self.reading.spawn(async move {
-            let outcome = match calls.get_secret_body(&namespace, &secret).await {
+        let name = secret.clone();
+        self.reading.spawn(secret, async move {
+            let outcome = match calls.get_secret_body(&namespace, &name).await {
                 Ok(Some(body)) => match validator.validate(body, &queries).await {
                     Some(validated) => Ok(Some(validated)),
                     None => Err(CallError::Transport(TransportStage::Decode)),
@@ -116,28 +118,24 @@ impl ClusterController {
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
-            SecretReadResult {
-                secret,
-                kubeconfigs,
-                outcome,
-            }
+            SecretReadResult { kubeconfigs, outcome }
         });
     }
 
-    pub(super) fn handle_read_result(&mut self, read: SecretReadResult) {
-        let secret = read.secret;
-        self.read_queue.done(&secret);
+    pub(super) fn handle_read_result(&mut self, secret: &String, ended: Result<SecretReadResult, JoinError>) {
+        let read = ended.unwrap_or_else(|_| SecretReadResult::panicked());
+        self.read_queue.done(secret);
         let known = self.secrets.entry(secret.clone()).or_default();
         match read.outcome {
             Ok(validated) => {
-                self.retries.clear(&secret);
+                self.retries.clear(secret);
                 let validated = validated.filter(|validated| !known.deleted.contains(&validated.uid));
                 known.read = validated
                     .as_ref()
                     .map(|validated| (validated.uid.clone(), validated.version.clone()));
                 if validated.as_ref().is_some_and(|validated| validated.is_late) {
                     known.must_report = true;
-                    self.read_queue.add_at(&secret, Instant::now() + DECODE_RETRY);
+                    self.read_queue.add_at(secret, Instant::now() + DECODE_RETRY);
                 }
                 let verdicts = validated.map(|validated| validated.verdicts);
                 let missing =
@@ -150,8 +148,8 @@ impl ClusterController {
             Err(error) => {
                 let (kind, stage) = (error.kind(), error.stage());
                 tracing::warn!(secret, kind, stage, "a kubeconfig was not read; it is repeated");
-                let wait = self.retries.failed(&secret);
-                self.read_queue.add_at(&secret, Instant::now() + wait);
+                let wait = self.retries.failed(secret);
+                self.read_queue.add_at(secret, Instant::now() + wait);
                 // A kubeconfig that was read before the right was revoked stays valid.
                 let unread = read
                     .kubeconfigs

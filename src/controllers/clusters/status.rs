@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinError;
 
 use super::ClusterController;
 use super::connection_bindings::KubeconfigRef;
@@ -74,10 +75,10 @@ impl ClusterController {
             }
             let (calls, seen) = (self.parts.hub_client.clone(), self.store.get(&name));
             let before = seen.map(|seen| seen.status.clone()).unwrap_or_default();
-            self.writing.spawn(async move {
-                let outcome = calls.write_cluster_status(&name, &uid, &status).await;
+            let written = name.clone();
+            self.writing.spawn(name, async move {
+                let outcome = calls.write_cluster_status(&written, &uid, &status).await;
                 ClusterStatusWrite {
-                    name,
                     uid,
                     status,
                     before,
@@ -142,9 +143,13 @@ impl ClusterController {
         report.failure.filter(|_| report.health.fault.is_some())
     }
 
-    pub(super) fn handle_write_result(&mut self, written: ClusterStatusWrite) {
-        let name = written.name;
+    pub(super) fn handle_write_result(&mut self, name: String, ended: Result<ClusterStatusWrite, JoinError>) {
         self.status_queue.done(&name);
+        let Ok(written) = ended else {
+            // It panicked, and the panic hook logged why.
+            self.status_queue.add_at(&name, Instant::now() + RETRY);
+            return;
+        };
         match written.outcome {
             Ok(version) => {
                 let failure = self.failure(&name);

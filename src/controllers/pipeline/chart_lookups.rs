@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::task::{Id, JoinError};
+use tokio::task::JoinError;
 
 use crate::plan::pipeline::decide::TargetDecision;
 use crate::plan::pipeline::lookups::{
@@ -64,8 +64,7 @@ impl PipelineController {
                 pruner: self.prunes.needs.pruner.clone(),
                 client: self.writer.client.clone(),
             };
-            let worker = lookups.workers.spawn(work.run());
-            lookups.running.insert(worker.id(), question);
+            lookups.workers.spawn(question, work.run());
         }
     }
 
@@ -75,17 +74,12 @@ impl PipelineController {
     }
 
     /// Takes in what came of a question, and has the Targets that rest on it decided about.
-    pub(super) fn finish_lookup(&mut self, ended: Result<(Id, ChartAnswer), JoinError>) {
-        let (id, answer) = match ended {
-            Ok(ended) => ended,
-            Err(error) => (error.id(), ChartAnswer::Unknown(LookupFailure::Call)),
-        };
+    pub(super) fn finish_lookup(&mut self, question: &ChartQuestion, ended: Result<ChartAnswer, JoinError>) {
+        let answer = ended.unwrap_or(ChartAnswer::Unknown(LookupFailure::Call));
         let lookups = &mut self.prunes.lookups;
-        if let Some(question) = lookups.running.remove(&id) {
-            lookups.queue.done(&question);
-            for target in lookups.answers.answered(&question, answer, Timestamp::now()) {
-                self.queue.add(&PipelineKey::Target(target));
-            }
+        lookups.queue.done(question);
+        for target in lookups.answers.answered(question, answer, Timestamp::now()) {
+            self.queue.add(&PipelineKey::Target(target));
         }
         self.start_lookups();
     }

@@ -8,8 +8,9 @@ use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::JoinMap;
 
 use crate::base::metrics::Metrics;
 use crate::controllers::platform::PublishedCatalog;
@@ -73,9 +74,9 @@ pub struct PipelineController {
     pub(super) rounds: HashMap<PipelineKey, u32>,
     /// Statuses that say how far a Target is and are not written yet.
     pub(super) left_statuses: LeftStatuses,
-    workers: JoinSet<WorkOutcome>,
-    /// What each worker has, and the shared tasks that it makes.
-    running: HashMap<Id, (PipelineKey, Vec<ObjectKey>)>,
+    workers: JoinMap<PipelineKey, WorkOutcome>,
+    /// The shared tasks that the worker of each Target makes.
+    making: HashMap<ObjectKey, Vec<ObjectKey>>,
     /// What is to be looked at besides Targets.
     pub(super) backlog: NamespaceBacklog,
     /// When rollouts are looked at again.
@@ -119,8 +120,8 @@ impl PipelineController {
             refusals: HashMap::new(),
             rounds: HashMap::new(),
             left_statuses: LeftStatuses::new(WORKERS),
-            workers: JoinSet::new(),
-            running: HashMap::new(),
+            workers: JoinMap::new(),
+            making: HashMap::new(),
             backlog: NamespaceBacklog::default(),
             rollouts_due: None,
             in_flight: HashSet::new(),
@@ -139,9 +140,11 @@ impl PipelineController {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(event) = events.next() => self.handle_watch_event(event),
-                Some(ended) = self.workers.join_next_with_id() => self.finish(ended),
-                Some(ended) = self.prunes.workers.join_next_with_id() => self.finish_prune(ended),
-                Some(ended) = self.prunes.lookups.workers.join_next_with_id() => self.finish_lookup(ended),
+                Some((key, ended)) = self.workers.join_next() => self.finish(&key, ended),
+                Some((version, ended)) = self.prunes.workers.join_next() => self.finish_prune(&version, ended),
+                Some((question, ended)) = self.prunes.lookups.workers.join_next() => {
+                    self.finish_lookup(&question, ended);
+                }
                 changed = self.catalog.changed() => {
                     if changed.is_err() {
                         break;
@@ -285,9 +288,9 @@ impl PipelineController {
         }
         let shared = work.shared_tasks();
         self.in_flight.extend(shared.iter().cloned());
-        let worker = self.workers.spawn(work.run(self.writer.clone()));
-        self.running
-            .insert(worker.id(), (PipelineKey::Target(key.clone()), shared));
+        self.making.insert(key.clone(), shared);
+        self.workers
+            .spawn(PipelineKey::Target(key.clone()), work.run(self.writer.clone()));
         true
     }
 
@@ -343,24 +346,20 @@ impl PipelineController {
             self.look_at_leftovers(namespace, wait);
         }
         let Some(work) = work else { return false };
-        let worker = self.workers.spawn(work.run(self.writer.clone()));
-        self.running.insert(worker.id(), (key, Vec::new()));
+        self.workers.spawn(key, work.run(self.writer.clone()));
         true
     }
 
     /// Takes in what a worker wrote. One that panicked wrote nothing that is known, and its Target is decided about again.
-    fn finish(&mut self, ended: Result<(Id, WorkOutcome), JoinError>) {
-        let (id, outcome) = match ended {
-            Ok((id, outcome)) => (id, Some(outcome)),
-            Err(error) => (error.id(), None),
-        };
-        let Some((key, shared)) = self.running.remove(&id) else {
-            return;
+    fn finish(&mut self, key: &PipelineKey, ended: Result<WorkOutcome, JoinError>) {
+        let shared = match key {
+            PipelineKey::Target(target) => self.making.remove(target).unwrap_or_default(),
+            PipelineKey::Namespace(_) => Vec::new(),
         };
         for task in &shared {
             self.in_flight.remove(task);
         }
-        let outcome = outcome.unwrap_or_else(WorkOutcome::panicked);
+        let outcome = ended.unwrap_or_else(|_| WorkOutcome::panicked());
         for written in outcome.written {
             let found = self.store.take_in(written);
             self.wake(found);
@@ -368,21 +367,21 @@ impl PipelineController {
         if self.rollouts.mark(key.namespace(), &Concerned::default()) {
             self.settle();
         }
-        if let PipelineKey::Target(target) = &key {
+        if let PipelineKey::Target(target) = key {
             self.remember_refusal(target, outcome.refusal);
         }
         match outcome.result {
             Ok(()) => {
-                if let PipelineKey::Target(target) = &key {
+                if let PipelineKey::Target(target) = key {
                     self.rollouts.end(target);
                 }
-                self.follow_up(&key);
+                self.follow_up(key);
             }
             Err(error) => {
                 self.wake_sharers(&shared);
-                self.retry(&key, error);
+                self.retry(key, error);
             }
         }
-        self.queue.done(&key);
+        self.queue.done(key);
     }
 }

@@ -1,10 +1,9 @@
 //! Charts of earlier versions that registries are asked for: which is next, and what came of the others.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::task::{Id, JoinSet};
+use tokio_util::task::JoinMap;
 
 use crate::plan::pipeline::lookups::{ChartAnswer, ChartAnswers, ChartQuestion};
 use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner, WorkQueue};
@@ -17,9 +16,7 @@ const LOOKUPS: usize = 4;
 pub(super) struct ChartLookups {
     pub answers: ChartAnswers,
     pub queue: WorkQueue<ChartQuestion>,
-    pub workers: JoinSet<ChartAnswer>,
-    /// What each worker asks.
-    pub running: HashMap<Id, ChartQuestion>,
+    pub workers: JoinMap<ChartQuestion, ChartAnswer>,
 }
 
 impl ChartLookups {

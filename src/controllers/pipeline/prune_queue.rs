@@ -1,10 +1,9 @@
 //! Versions whose charts are to be deleted: which is next, and what must not be rendered meanwhile.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::task::{Id, JoinSet};
+use tokio_util::task::JoinMap;
 
 use crate::controllers::prune::Pruner;
 use crate::kubernetes::events::EventRecorder;
@@ -38,9 +37,7 @@ pub(super) struct PruneQueue {
     pub needs: PipelinePruning,
     pub queue: WorkQueue<ObjectKey>,
     pub backoff: Backoff<ObjectKey>,
-    pub workers: JoinSet<WorkOutcome>,
-    /// What each worker has.
-    pub running: HashMap<Id, ObjectKey>,
+    pub workers: JoinMap<ObjectKey, WorkOutcome>,
     pub deletions: ChartDeletions,
     /// What registries are asked for, by the same means.
     pub lookups: ChartLookups,
@@ -56,8 +53,7 @@ impl PruneQueue {
             needs,
             queue: WorkQueue::default(),
             backoff: Backoff::default(),
-            workers: JoinSet::new(),
-            running: HashMap::new(),
+            workers: JoinMap::new(),
             deletions: ChartDeletions::default(),
             lookups: ChartLookups::default(),
             not_before: Instant::now(),

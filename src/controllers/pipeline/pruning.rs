@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::task::{Id, JoinError};
+use tokio::task::JoinError;
 
-use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::prune::{PruneInput, PruneStep, next_step, records};
 
@@ -60,8 +59,7 @@ impl PipelineController {
             writer: self.writer.clone(),
             pruner: self.prunes.needs.pruner.clone(),
         };
-        let worker = self.prunes.workers.spawn(work.run(tools));
-        self.prunes.running.insert(worker.id(), key.clone());
+        self.prunes.workers.spawn(key.clone(), work.run(tools));
         true
     }
 
@@ -88,38 +86,26 @@ impl PipelineController {
     }
 
     /// Takes in what a worker did about a version.
-    pub(super) fn finish_prune(&mut self, ended: Result<(Id, WorkOutcome), JoinError>) {
-        let (id, outcome) = match ended {
-            Ok((id, outcome)) => (id, Some(outcome)),
-            Err(error) => (error.id(), None),
-        };
-        let Some(key) = self.prunes.running.remove(&id) else {
-            return;
-        };
-        let result = match outcome {
-            Some(WorkOutcome { written, result, .. }) => {
-                for written in written {
-                    self.store.take_in(written);
-                }
-                result
-            }
-            None => Err(CallError::Transport(TransportStage::Internal)),
-        };
-        if self.prunes.deletions.end(&key) {
+    pub(super) fn finish_prune(&mut self, key: &ObjectKey, ended: Result<WorkOutcome, JoinError>) {
+        let outcome = ended.unwrap_or_else(|_| WorkOutcome::panicked());
+        for written in outcome.written {
+            self.store.take_in(written);
+        }
+        if self.prunes.deletions.end(key) {
             self.wake_targets(&key.namespace);
         }
-        match result {
+        match outcome.result {
             Ok(()) => {
-                self.prunes.backoff.clear(&key);
-                self.queue_next_attempt(&key);
+                self.prunes.backoff.clear(key);
+                self.queue_next_attempt(key);
             }
             Err(error) => {
-                let wait = self.prunes.backoff.failed(&key);
-                self.prunes.add(&key, Some(Instant::now() + wait));
+                let wait = self.prunes.backoff.failed(key);
+                self.prunes.add(key, Some(Instant::now() + wait));
                 self.count_failure(&key.namespace, &key.name, error);
             }
         }
-        self.prunes.done(&key);
+        self.prunes.done(key);
     }
 
     /// Puts a version in line for its next attempt, where there is one.
