@@ -6,7 +6,9 @@ use super::decision::TargetInput;
 use super::draft::Draft;
 use super::releases::BundledReleases;
 use crate::api::conditions::{ConditionType, Reason};
-use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, TargetRelease};
+use crate::api::pipeline::{
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, ReleaseSourceKind, TargetRelease,
+};
 use crate::plan::pipeline::conditions::{Verdict, listed};
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::history::chart_of;
@@ -69,42 +71,60 @@ impl Draft<'_> {
 
     /// What of the version may not reach the Target any more. What the Target has already stays, as everywhere.
     fn not_granted(&self, version: &HydratedTargetSpec) -> Option<Verdict> {
+        let has = self.newest().and_then(|(_, newest)| newest.spec.as_ref());
+        let is_new = |name: &str, release: &HydratedRelease| {
+            has.and_then(|has| has.releases.get(name))
+                .is_none_or(|known| chart_of(known) != chart_of(release))
+        };
+        let releases = version.releases.iter();
+        let releases = releases
+            .filter(|(name, release)| is_new(name, release) && !self.may_have(release))
+            .map(|(_, release)| format!("Release {}/{}", release.namespace, release.name));
+        let is_new = |profile: &HydratedProfile| has.is_none_or(|has| !has.profiles.contains(profile));
+        let profiles = version.profiles.iter();
+        let profiles = profiles
+            .filter(|profile| is_new(profile) && !self.may_have_data_of(profile))
+            .map(|profile| format!("the data of Profile {}/{}", profile.namespace, profile.name));
+        let refused: Vec<String> = releases
+            .chain(profiles)
+            .map(|what| {
+                format!("{what} of the version that rollbackTo names may not reach this Target any more")
+            })
+            .collect();
+        (!refused.is_empty()).then(|| {
+            let message = format!(
+                "{}; grant it again, or name another version",
+                listed(refused.iter().cloned())
+            );
+            Verdict::bad(Reason::NotGranted, message)
+        })
+    }
+
+    fn may_have(&self, release: &HydratedRelease) -> bool {
         let TargetInput {
             target,
             objects,
             rules,
             ..
         } = self.input;
-        let has = self.newest().and_then(|(_, newest)| newest.spec.as_ref());
-        let is_new = |name: &str, release: &HydratedRelease| {
-            has.and_then(|has| has.releases.get(name))
-                .is_none_or(|known| chart_of(known) != chart_of(release))
-        };
-        let is_granted = |release: &HydratedRelease| {
-            let source = &release.source;
-            let source_key = ObjectKey::new(&source.namespace, &source.name);
-            let key = ObjectKey::new(&release.namespace, &release.name);
-            let named = &release.component_version_ref;
-            let component_version = ObjectKey::new(&named.namespace, &named.name);
-            may_reach(source.kind, &source_key, target.key, objects, rules)
-                && may_use_version(&key, &component_version, objects, rules)
-        };
-        let refused: Vec<String> = version
-            .releases
-            .iter()
-            .filter(|(name, release)| is_new(name, release) && !is_granted(release))
-            .map(|(_, release)| {
-                format!(
-                    "Release {}/{} of the version that rollbackTo names may not reach this Target any more",
-                    release.namespace, release.name
-                )
-            })
-            .collect();
-        let text = || listed(refused.iter().cloned());
-        (!refused.is_empty()).then(|| {
-            let message = format!("{}; grant it again, or name another version", text());
-            Verdict::bad(Reason::NotGranted, message)
-        })
+        let source = &release.source;
+        let source_key = ObjectKey::new(&source.namespace, &source.name);
+        let key = ObjectKey::new(&release.namespace, &release.name);
+        let named = &release.component_version_ref;
+        let component_version = ObjectKey::new(&named.namespace, &named.name);
+        may_reach(source.kind, &source_key, target.key, objects, rules)
+            && may_use_version(&key, &component_version, objects, rules)
+    }
+
+    fn may_have_data_of(&self, profile: &HydratedProfile) -> bool {
+        let TargetInput {
+            target,
+            objects,
+            rules,
+            ..
+        } = self.input;
+        let key = ObjectKey::new(&profile.namespace, &profile.name);
+        may_reach(ReleaseSourceKind::Profile, &key, target.key, objects, rules)
     }
 }
 

@@ -263,6 +263,50 @@ fn a_target_that_goes_back_gets_nothing_that_is_not_granted_any_more() {
     }
 }
 
+/// A Target that gets a Release and data from a Profile of another namespace; the Profile changed its data, and the Target is to
+/// go back to the data before.
+fn with_granted_profile() -> World {
+    let mut world = with_profile();
+    world.rules.crosses_namespaces = true;
+    let there = |name: &str| ObjectKey::new("team-b", name);
+    let objects = &mut world.objects;
+    let version = objects.component_versions.remove(&key("a")).unwrap();
+    objects.component_versions.insert(there("a"), version);
+    let release = objects.releases.remove(&key("a")).unwrap();
+    objects.releases.insert(there("a"), release);
+    let mut profile = objects.profiles.remove(&key("ring")).unwrap();
+    objects.profiles.insert(there("ring"), profile.clone());
+    grant(&mut world, ("Profile", "team-b"), ("Target", HOME));
+    world.settle("edge");
+    let first = number(&world);
+    profile.spec.as_mut().unwrap().userdata = Some(json!({"site": "south"}));
+    world.objects.profiles.insert(there("ring"), profile);
+    world.settle("edge");
+    assert_eq!(userdata(&world), Some(json!({"site": "south"})));
+    world.change_target("edge", |spec| spec.rollback_to = Some(first));
+    world
+}
+
+/// Holds: F8.
+#[test]
+fn a_target_that_goes_back_gets_no_data_of_a_profile_that_may_not_reach_it_any_more() {
+    let mut world = with_granted_profile();
+    let mut revoked = world.clone();
+    revoked.objects.grants.remove(HOME, "uid");
+    revoked.settle("edge");
+    let (reason, message) = revoked.ready("edge");
+    assert_eq!(
+        (reason.as_str(), userdata(&revoked)),
+        ("NotGranted", Some(json!({"site": "south"})))
+    );
+    assert!(message.contains("Profile team-b/ring"), "{message}");
+    world.settle("edge");
+    assert_eq!(
+        (world.ready("edge").0.as_str(), userdata(&world)),
+        ("Ready", Some(json!({"site": "north"})))
+    );
+}
+
 /// Lets objects of a kind and namespace refer to those of another.
 fn grant(world: &mut World, from: (&str, &str), to: (&str, &str)) {
     let spec = json!({
