@@ -156,3 +156,82 @@ fn reason_of(task: &Task, type_: ConditionType) -> Option<Reason> {
     let found = conditions.find(|condition| condition.type_ == type_.as_str());
     found.and_then(|condition| Reason::parse(&condition.reason))
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::names::TaskKind;
+
+    fn seen(status: Value, is_genuine: bool) -> PipelineTaskState {
+        let meta = ObjectMeta {
+            name: Some("task".to_owned()),
+            uid: Some("uid".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let task = Task::new(TaskKind::RenderTask, &meta, json!({}), status).unwrap();
+        PipelineTask::of(&task, is_genuine).state
+    }
+
+    fn condition(type_: &str, reason: &str) -> Value {
+        let status = if type_ == "Ready" { "False" } else { "True" };
+        json!({
+            "type": type_, "status": status, "reason": reason, "message": "",
+            "lastTransitionTime": "2026-11-26T12:00:00Z",
+        })
+    }
+
+    fn failed(reason: &str, phase: &str, exit_code: i32) -> Value {
+        json!({
+            "conditions": [condition("JobFailed", reason)],
+            "completionTime": "2026-11-26T12:00:00Z",
+            "failure": {"phase": phase, "exitCode": exit_code, "message": "m"},
+        })
+    }
+
+    /// A failure that only a person can mend is final, and what may pass is tried again.
+    #[test]
+    fn only_a_bad_configuration_and_a_tag_of_another_content_are_final() {
+        let cases = [
+            (failed("JobFailed", "Render", 2), Reason::JobFailed, true),
+            (failed("JobFailed", "Render", 3), Reason::JobFailed, false),
+            (failed("JobFailed", "Push", 2), Reason::JobFailed, false),
+            (failed("JobFailed", "Push", 3), Reason::JobFailed, false),
+            (failed("TagConflict", "Push", 3), Reason::TagConflict, true),
+            (
+                failed("DeadlineExceeded", "Render", 3),
+                Reason::DeadlineExceeded,
+                false,
+            ),
+        ];
+        let at = "2026-11-26T12:00:00Z".parse().unwrap();
+        for (status, reason, is_final) in cases {
+            let expected = PipelineTaskState::Failed { reason, at, is_final };
+            assert_eq!(seen(status.clone(), true), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_person_is_blocked_and_one_in_the_queue_runs() {
+        let waits = |reason: &str| json!({"conditions": [condition("Ready", reason)]});
+        assert_eq!(seen(json!({}), true), PipelineTaskState::Running);
+        assert_eq!(seen(waits("Queued"), true), PipelineTaskState::Running);
+        let blocked = PipelineTaskState::Blocked(Reason::NotGranted);
+        assert_eq!(seen(waits("NotGranted"), true), blocked);
+        let succeeded =
+            json!({"conditions": [condition("JobSucceeded", "JobSucceeded")], "digest": "sha256:1"});
+        let digest = Some("sha256:1".to_owned());
+        let at = Timestamp::UNIX_EPOCH;
+        assert_eq!(
+            seen(succeeded.clone(), true),
+            PipelineTaskState::Succeeded { digest, at }
+        );
+        assert_eq!(
+            seen(succeeded, false),
+            PipelineTaskState::Running,
+            "a status without the hub's seal is not believed"
+        );
+    }
+}

@@ -308,7 +308,7 @@ fn a_target_that_goes_back_gets_no_data_of_a_profile_that_may_not_reach_it_any_m
 }
 
 /// Lets objects of a kind and namespace refer to those of another.
-fn grant(world: &mut World, from: (&str, &str), to: (&str, &str)) {
+pub(super) fn grant(world: &mut World, from: (&str, &str), to: (&str, &str)) {
     let spec = json!({
         "from": [{"group": "renderhub.dev", "kind": from.0, "namespace": from.1}],
         "to": [{"group": "renderhub.dev", "kind": to.0}],
