@@ -79,6 +79,8 @@ impl Draft<'_> {
         destination: &RenderDestination,
     ) -> Verdict {
         let number = spec.version;
+        // A hub that was killed had not recorded it.
+        self.out.status.newest_version = self.out.status.newest_version.max(Some(number));
         let chart = bootstrap_chart(spec, self.input.target.key, self.spec, destination);
         self.bootstrap_task = Some(chart.task_name.clone());
         match self.progress_of(&chart, true) {
