@@ -101,7 +101,7 @@ impl HubRun {
             tasks: self.tasks,
             changed: OneChanged {
                 requests: self.changed.requests.max(other.changed.requests),
-                others_written: self.changed.others_written.max(other.changed.others_written),
+                others: self.changed.others.max(other.changed.others),
             },
             idle_writes: self.idle_writes.max(other.idle_writes),
             rss_mib: self.rss_mib.max(other.rss_mib),

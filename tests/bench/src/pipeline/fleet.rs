@@ -1,6 +1,5 @@
 //! A fleet: Targets that each get every Release of their namespace, by Profiles.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,7 +7,9 @@ use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use renderhub::api::conditions::{ConditionType, is_true};
+use renderhub::api::labels::GROUP;
 use renderhub::api::pipeline::{Component, ComponentVersion, HydratedTarget, Profile, Release, Target};
+use renderhub_harness::audit::Event;
 use renderhub_harness::progress::Progress;
 use renderhub_harness::wait_for;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,8 @@ use crate::world::World;
 const LIMIT: Duration = Duration::from_secs(900);
 /// Between two lists, which cost the API server as much as a few hundred writes.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Name of the Target that gets no Release.
+const WITHOUT: &str = "without";
 /// How long a hub is watched for writes that it should not make.
 pub const WATCHED: Duration = Duration::from_secs(5);
 
@@ -41,8 +44,8 @@ pub struct Fleet<'w> {
 pub struct OneChanged {
     /// Requests for each Target that has it.
     pub requests: f64,
-    /// Targets without it that were written to.
-    pub others_written: usize,
+    /// Requests about Targets that do not have it, and about what is theirs.
+    pub others: usize,
 }
 
 /// All objects of a kind.
@@ -166,13 +169,13 @@ impl Fleet<'_> {
         .await
     }
 
-    /// One Release of the first namespace changes: requests for each Target that has it, and Targets of others that were written.
+    /// One Release of the first namespace changes: requests for each Target that has it, and those about others.
     ///
     /// # Errors
     /// If it takes too long.
     pub async fn change_one(&self) -> Result<OneChanged> {
         let namespace = &self.world.namespaces()[0];
-        let before = self.versions_elsewhere(namespace).await?;
+        self.make_target_without(namespace).await?;
         let audit = self.world.plane.audit()?;
         let begin = audit.mark().await?;
         let api: Api<Release> = Api::namespaced(self.world.admin.clone(), namespace);
@@ -192,25 +195,34 @@ impl Fleet<'_> {
         .await?;
         tokio::time::sleep(WATCHED).await;
         let requests = Requests::since(audit, begin, &self.world.hub_user).await?;
-        let after = self.versions_elsewhere(namespace).await?;
-        let written = before
-            .iter()
-            .filter(|(name, version)| after.get(*name) != Some(version))
-            .count();
+        let elsewhere = &self.world.namespaces()[1..];
+        let is_of_others = |event: &Event| {
+            let is_there = elsewhere.contains(&event.namespace) || event.name == WITHOUT;
+            event.user == self.world.hub_user.name() && event.group == GROUP && is_there
+        };
+        let events = audit.since(begin).await?;
         Ok(OneChanged {
             requests: number(requests.of_tasks()) / number(own),
-            others_written: written,
+            others: events.iter().filter(|event| is_of_others(event)).count(),
         })
     }
 
-    async fn versions_elsewhere(&self, namespace: &str) -> Result<BTreeMap<String, Option<String>>> {
-        let targets = all::<Target>(&self.world.admin).await?;
-        let elsewhere = targets
-            .iter()
-            .filter(|target| target.namespace().as_deref() != Some(namespace));
-        Ok(elsewhere
-            .map(|target| (target.name_any(), target.resource_version()))
-            .collect())
+    /// Makes a Target beside those of a namespace that no Profile matches, and waits until the hub has said so.
+    async fn make_target_without(&self, namespace: &str) -> Result<()> {
+        let mut target = objects::target(namespace, WITHOUT);
+        target["metadata"]["labels"] = json!({"ring": "none"});
+        self.create(target).await?;
+        let api: Api<Target> = Api::namespaced(self.world.admin.clone(), namespace);
+        wait_for(
+            "the hub to look at a Target without Releases",
+            LIMIT,
+            async || {
+                let status = api.get(WITHOUT).await?.status.unwrap_or_default();
+                tokio::time::sleep(PAUSE).await;
+                Ok((!status.conditions.is_empty()).then_some(()))
+            },
+        )
+        .await
     }
 }
 

@@ -65,7 +65,7 @@ impl Figures {
             "fleet_ratio": self.ratio(),
             "fleet_over_by_hand": self.over_by_hand(),
             "one_release_changed": hub.changed.requests,
-            "others_written": hub.changed.others_written,
+            "others_requests": hub.changed.others,
             "idle_writes": hub.idle_writes,
             "hub_rss_mib": hub.rss_mib,
             "hub_rss_mib_after_restart": hub.rss_mib_after_restart,
@@ -81,7 +81,7 @@ impl Figures {
         let whole = |count: usize| count.to_string();
         let (ratio, over) = (self.ratio(), self.over_by_hand());
         let changed = hub.changed.requests;
-        let (others, idle) = (hub.changed.others_written, hub.idle_writes);
+        let (others, idle) = (hub.changed.others, hub.idle_writes);
         vec![
             Row::new("tasks for the fleet", whole(hub.tasks.len())).at_most(TASKS * wanted, tasks, ""),
             Row::new("fleet, tasks/s: hub, bare, by hand", self.rates()),
@@ -103,7 +103,7 @@ impl Figures {
                 format!("{changed:.2}"),
             )
             .at_most(ONE_CHANGED, changed, ""),
-            Row::new("Targets without it that were written", whole(others)).at_most(0.0, number(others), ""),
+            Row::new("requests about Targets without it", whole(others)).at_most(0.0, number(others), ""),
             Row::new("writes of a restart", whole(idle)).at_most(0.0, number(idle), ""),
             Row::new("hub's memory with the fleet, MiB", format!("{:.1}", hub.rss_mib)).at_most(
                 RSS_MIB,
