@@ -78,7 +78,7 @@ case $host in
   *[!A-Za-z0-9.:\[\]-]*) fail "$server is no URL of an API server" ;;
   localhost | localhost:* | localhost.*) fail "the hub would find itself at $server; give its own name with --server" ;;
   127.* | "[::1]"*)
-    printf 'kubeconfig.sh: %s leads back to whoever uses it: give --server, unless the hub has --cluster-allow-cidrs\n' "$server" >&2 ;;
+    printf 'kubeconfig.sh: %s leads back to the machine that uses it: give --server, unless the hub has --cluster-allow-cidrs\n' "$server" >&2 ;;
 esac
 
 sed "s/renderhub-jobs/$namespace/g" "$manifest" | kubectl apply --filename - >&2

@@ -6,6 +6,7 @@
 mod backlog;
 mod chart_lookups;
 mod controller;
+mod debug_log;
 mod effects;
 mod kinds;
 mod lookup_queue;

@@ -197,10 +197,10 @@ pub async fn remove_given_up(
                 "removed a Job that was given up, because its cluster is back"
             ),
             Err(error) => {
-                let (error, stage) = (error.kind(), error.stage());
+                let (kind, stage) = (error.kind(), error.stage());
                 tracing::warn!(
                     job = job.name,
-                    error,
+                    kind,
                     stage,
                     "a Job that was given up could not be removed; it is tried again"
                 );
@@ -287,8 +287,14 @@ impl<'a> SweepTally<'a> {
             Err(error) => {
                 self.stayed += 1;
                 if is_named {
-                    let (error, stage) = (error.kind(), error.stage());
-                    tracing::warn!(kind, name, error, stage, "an object without a task stays for now");
+                    let (resource, kind, stage) = (kind, error.kind(), error.stage());
+                    tracing::warn!(
+                        resource,
+                        name,
+                        kind,
+                        stage,
+                        "an object without a task stays for now"
+                    );
                 }
             }
         }

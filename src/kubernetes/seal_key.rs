@@ -60,7 +60,7 @@ pub async fn load(calls: &HubClient) -> Result<SealKey, SealKeyError> {
             return Err(SealKeyError::Forbidden);
         }
         tracing::warn!(
-            error = error.kind(),
+            kind = error.kind(),
             stage = error.stage(),
             "the Secret {NAME} cannot be read or made yet; it is tried again"
         );

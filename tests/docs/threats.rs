@@ -18,7 +18,7 @@ const INTRODUCTION: &str = "\
 
 <!-- Made by `UPDATE_DOCS=1 cargo test --workspace --test docs` from tests/docs/rows.rs and from the tests themselves. -->
 
-Each row is an attack, what stands against it, and the tests that fail when it no longer does. The tests name their rows
+Each row is an attack, the defence, and the tests that fail when it no longer holds. The tests name their rows
 themselves, in a doc line `Holds: T1, C5.`; this page is compared with them by a test. What a row is worth against whom is in the
 [security model](README.md).
 
@@ -153,7 +153,7 @@ fn page(holders: &BTreeMap<String, BTreeSet<Holder>>) -> String {
     let mut page = INTRODUCTION.to_owned();
     for Family { letter, title, rows } in FAMILIES {
         writeln!(page, "\n## {letter}: {title}\n").unwrap();
-        page.push_str("| row | attack | what stands against it | held by | level |\n|---|---|---|---|---|\n");
+        page.push_str("| row | attack | defence | held by | level |\n|---|---|---|---|---|\n");
         for row in *rows {
             let tests = holders.get(row.id);
             let levels: BTreeSet<char> = tests.into_iter().flatten().map(|test| test.level).collect();

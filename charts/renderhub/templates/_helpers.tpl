@@ -286,7 +286,7 @@ a namespace is known by name.
 {{- $all := dict -}}
 {{- range $namespace := (ternary (concat (keys $named) $watched) (keys $named) (not (empty $default))) -}}
 {{- if or (eq $namespace (include "renderhub.renderingNamespace" $)) (eq $namespace $.Release.Namespace) (hasPrefix "kube-" $namespace) -}}
-{{- fail (printf "no ServiceAccount of %s can be given to tasks: whoever makes one could act as the platform" $namespace) -}}
+{{- fail (printf "no ServiceAccount of %s can be given to tasks: a tenant who makes one could act as the platform" $namespace) -}}
 {{- end -}}
 {{- $accounts := append (default list (get $named $namespace)) $default | compact | uniq | sortAlpha -}}
 {{- if not $accounts -}}

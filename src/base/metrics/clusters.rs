@@ -75,7 +75,7 @@ impl ClusterMetrics {
         );
         registry.register(
             "cluster_connected",
-            "1 while the connection to a cluster stands and the hub may list and watch Jobs there",
+            "1 while a cluster is connected and the hub may list and watch Jobs there",
             self.connected.clone(),
         );
     }

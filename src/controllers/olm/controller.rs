@@ -193,6 +193,7 @@ impl OlmController {
                     failures += 1;
                     tracing::warn!(
                         kind = error.kind(),
+                        stage = error.stage(),
                         "the record of namespaces is not read yet; it is tried again"
                     );
                     tokio::time::sleep(FAILED.wait(failures, &"record")).await;

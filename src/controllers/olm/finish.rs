@@ -172,6 +172,7 @@ impl OlmController {
                     namespace,
                     pod,
                     kind = error.kind(),
+                    stage = error.stage(),
                     "a pod is not evicted; it is tried again"
                 );
                 self.evictions.note(eviction, false, now);

@@ -171,6 +171,7 @@ impl WatchParts {
             tracing::warn!(
                 namespace,
                 kind = error.kind(),
+                stage = error.stage(),
                 "this namespace cannot be read; see that it is there, and that the program has the rights of the chart: it is looked for again"
             );
         }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
+use tracing::Instrument as _;
 
 use crate::base::metrics::Metrics;
 use crate::controllers::platform::PublishedCatalog;
@@ -30,6 +31,7 @@ use crate::plan::queue::workqueue::WorkQueue;
 use crate::plan::task::status_seal::SealKey;
 
 use super::backlog::NamespaceBacklog;
+use super::debug_log::{log_decision, span_of};
 use super::namespace_status::NamespaceWork;
 use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
@@ -289,15 +291,15 @@ impl PipelineController {
         let shared = work.shared_tasks();
         self.in_flight.extend(shared.iter().cloned());
         self.making.insert(key.clone(), shared);
-        self.workers
-            .spawn(PipelineKey::Target(key.clone()), work.run(self.writer.clone()));
+        let work = work.run(self.writer.clone()).instrument(span_of(key));
+        self.workers.spawn(PipelineKey::Target(key.clone()), work);
         true
     }
 
     fn decide(&self, key: &ObjectKey) -> Option<TargetDecision> {
         let catalog = self.catalog.borrow().clone()?;
         let object = self.store.objects.targets.get(key)?;
-        decide(TargetInput {
+        let decision = decide(TargetInput {
             target: TargetView { key, object },
             objects: &self.store.objects,
             rules: &self.settings.rules,
@@ -307,7 +309,9 @@ impl PipelineController {
             rollouts: &self.rollouts.index,
             answers: &self.prunes.lookups.answers,
             now: Timestamp::now(),
-        })
+        })?;
+        log_decision(key, &decision);
+        Some(decision)
     }
 
     /// Looks at a namespace that is served; returns whether a worker has it.

@@ -41,7 +41,7 @@ pub async fn take_over(objects: &TaskObjectClient, metrics: &Metrics, jobs: Vec<
             }
             Err(error) => tracing::warn!(
                 task = %job.task,
-                error = error.kind(),
+                kind = error.kind(),
                 stage = error.stage(),
                 "a Job of another hub was not taken over; the next sweep tries again"
             ),

@@ -50,10 +50,10 @@ pub async fn remove_unused_copies(
             ),
             Ok(false) => {}
             Err(error) => {
-                let (error, stage) = (error.kind(), error.stage());
+                let (kind, stage) = (error.kind(), error.stage());
                 tracing::warn!(
                     secret = name,
-                    error,
+                    kind,
                     stage,
                     "the copy of a pull Secret stays for now"
                 );

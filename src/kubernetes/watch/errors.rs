@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::runtime::watcher;
 
+use crate::kubernetes::apply::TransportStage;
+
 /// What a watch is of.
 pub(super) struct WatchName {
     pub(super) name: &'static str,
@@ -15,8 +17,8 @@ impl WatchName {
     pub(super) fn log(&self, error: &watcher::Error) {
         let resource = self.name;
         if !is_forbidden(error) {
-            let kind = kind_of(error);
-            tracing::warn!(watch = resource, kind, "watch broke; it is opened again");
+            let (kind, stage) = (kind_of(error), stage_of(error));
+            tracing::warn!(watch = resource, kind, stage, "watch broke; it is opened again");
             return;
         }
         let verb = if matches!(error, watcher::Error::InitialListFailed(_)) {
@@ -61,5 +63,42 @@ const fn kind_of(error: &watcher::Error) -> &'static str {
         watcher::Error::WatchError(_) => "WatchError",
         watcher::Error::WatchFailed(_) => "WatchFailed",
         watcher::Error::NoResourceVersion => "NoResourceVersion",
+    }
+}
+
+/// How far the call came that opened the watch, where the API server did not answer.
+fn stage_of(error: &watcher::Error) -> Option<&'static str> {
+    match error {
+        watcher::Error::InitialListFailed(cause)
+        | watcher::Error::WatchStartFailed(cause)
+        | watcher::Error::WatchFailed(cause) => {
+            let is_answer = matches!(cause, kube::Error::Api(_));
+            (!is_answer).then(|| TransportStage::of(cause).as_str())
+        }
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_watch_that_breaks_says_how_far_its_call_came_where_the_api_server_did_not_answer() {
+        let refused = io::Error::from_raw_os_error(111);
+        let not_reached = watcher::Error::InitialListFailed(kube::Error::Service(Box::new(refused)));
+        assert_eq!(stage_of(&not_reached), Some("connect"));
+        let cut = watcher::Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
+        assert_eq!(stage_of(&cut), Some("body"));
+        let answer = kube::core::Status::failure("gone", "Expired")
+            .with_code(410)
+            .boxed();
+        assert_eq!(stage_of(&watcher::Error::WatchError(answer.clone())), None);
+        assert_eq!(
+            stage_of(&watcher::Error::WatchStartFailed(kube::Error::Api(answer))),
+            None
+        );
     }
 }

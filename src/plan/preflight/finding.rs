@@ -91,8 +91,8 @@ impl PreflightFinding {
 /// The finding on a fact that is not known.
 pub(super) fn unknown(check: PreflightCheck, why: FactError, right: &str) -> PreflightFinding {
     let message = match why {
-        FactError::Forbidden | FactError::NotAsked => format!("cannot be told: the hub may not {right}"),
-        FactError::Unreadable => format!("cannot be told: the API server does not let the hub {right}"),
+        FactError::Forbidden | FactError::NotAsked => format!("is not known: the hub may not {right}"),
+        FactError::Unreadable => format!("is not known: the API server does not let the hub {right}"),
     };
     let without = if check.can_be_skipped() {
         format!(", or do without: --skip-preflight={check}")

@@ -55,7 +55,7 @@ const fn of_reason(said: Reported) -> &'static str {
             "ask the platform operator, who can read the log of the pod, or look into the registry's log; then make a new task"
         }
         Reported::DigestMismatch => {
-            "do not use what is there, and find out what stands between the pod and the registry, or ask the platform operator to"
+            "do not use what is there, and find out what separates the pod from the registry, or ask the platform operator to"
         }
         Reported::RedirectRefused => {
             "name the host that answers in the end, or for a ClusterRegistry ask the platform operator to; then make a new task"

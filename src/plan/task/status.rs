@@ -146,7 +146,7 @@ pub fn failed(
 
 /// The message of its condition.
 pub const OUT_OF_SIGHT: &str = "the registry cannot be reached, or refuses the push without a credential, or is no registry; \
-    which of these is told only once it was sent a credential of yours: check baseURL or the Registry, name a push Secret there, \
+    the hub says which of these only where it sent a credential of yours: check baseURL or the Registry, name a push Secret there, \
     or ask the platform operator, who can read the log of the pod";
 
 /// The status of a task whose Job failed at a registry that the tenant chose, and that may be any host that the pod reaches:

@@ -44,6 +44,7 @@ async fn no_secret_and_no_foreign_text_is_said_of_targets() -> Result<()> {
     let chart = scene.complete_next("release-shop-").await?;
     scene.complete_version("edge", 1).await?;
     scene.ready("edge").await?;
+    is_followed_at_debug(&scene.stage)?;
     // The tenant's data are in the version, where its Target's owner looks for them.
     let version = scene.versions("edge").await?.remove(0);
     let data = json!({"token": VALUE, "profile": VALUE});
@@ -88,6 +89,28 @@ async fn no_secret_and_no_foreign_text_is_said_of_targets() -> Result<()> {
     let said = scene.stage.hub().log();
     ensure!(said.len() > 1000 && !said.contains(VALUE) && !said.contains(FOREIGN));
     scene.passed();
+    Ok(())
+}
+
+/// The log names each decision about the Target, and for which Target a write is.
+fn is_followed_at_debug(stage: &Stage) -> Result<()> {
+    let of_target = |value: &serde_json::Value| {
+        value["target_name"] == "edge" && value["namespace"] == stage.scope.tenant.as_str()
+    };
+    let decided = stage.log_lines("a Target is decided about");
+    let decided: Vec<_> = decided.iter().filter(|line| of_target(line)).collect();
+    let makes = |line: &&serde_json::Value| line["new_version"].is_number() && line["new_tasks"] == 1;
+    ensure!(decided.iter().any(|line| makes(line)), "{decided:?}");
+    ensure!(decided.iter().any(|line| line["ready"] == "Ready"), "{decided:?}");
+    let calls = stage.log_lines("a call to an API server");
+    let mut made = calls
+        .iter()
+        .filter(|line| line["verb"] == "create" && line["resource"] == "hydratedtargets");
+    let spans = made.next().map(|line| &line["spans"]);
+    ensure!(
+        spans.is_some_and(|spans| spans[0]["name"] == "target" && of_target(&spans[0])),
+        "{calls:?}"
+    );
     Ok(())
 }
 

@@ -37,7 +37,7 @@ impl TaskController {
             }
             Err(error) => {
                 tracing::warn!(
-                    error = error.kind(),
+                    kind = error.kind(),
                     stage = error.stage(),
                     "the ledger cannot be read yet; it is tried again"
                 );
@@ -124,7 +124,7 @@ impl TaskController {
         self.is_writing_ledger = false;
         if let Err(error) = written {
             tracing::warn!(
-                error = error.kind(),
+                kind = error.kind(),
                 stage = error.stage(),
                 "the ledger cannot be written yet; it is tried again"
             );

@@ -69,7 +69,7 @@ impl LookupFailure {
                 "the registry answered with something else than registries do"
             }
             Self::Registry(PruneFailure::Failed) => {
-                "it did not work; of a registry that a tenant named and that asked for no credential no more is told"
+                "it did not work; of a registry that a tenant named and that asked for no credential the hub says no more"
             }
             Self::Call => "a call to the hub's own API server failed",
             Self::Full => {

@@ -159,7 +159,7 @@ const fn why(failure: PruneFailure) -> &'static str {
         PruneFailure::Unreachable => "the registry did not answer in time",
         PruneFailure::BadAnswer => "the registry answered with something else than registries do",
         PruneFailure::Failed => {
-            "it did not work; of a registry that a tenant named and that asked for no credential no more is told"
+            "it did not work; of a registry that a tenant named and that asked for no credential the hub says no more"
         }
     }
 }

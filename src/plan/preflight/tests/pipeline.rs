@@ -121,7 +121,7 @@ fn what_it_lacks_is_named_and_keeps_no_hub_from_starting() {
             Warning,
             "does not serve profiles, targets, so nothing",
         ),
-        (Err(FactError::Forbidden), Warning, "cannot be told"),
+        (Err(FactError::Forbidden), Warning, "is not known"),
     ] {
         let facts = PreflightFacts { pipeline, ..good() };
         let mut findings = judge(&facts, &BTreeSet::new()).into_iter();
