@@ -77,7 +77,7 @@ const MODULES: &[Module] = &[
         "writes the claim that a plan says, and knows nothing of tasks"),
     module("kubernetes::preflight", Io, &["api", "base::metrics", "plan", "kubernetes::preflight"], "asks for the facts that a plan judges"),
     module("kubernetes::pod_results", Io, &["api::names", "plan"], "keeps the last words of pods in the words of a plan"),
-    module("kubernetes::watch", Io, &["api", "kubernetes::pod_results", "plan", "base::metrics", "kubernetes::object", "kubernetes::watch"],
+    module("kubernetes::watch", Io, &["api", "kubernetes::pod_results", "plan", "base::metrics", "kubernetes::object", "kubernetes::apply::TransportStage", "kubernetes::watch"],
         "turns what a server says into what a plan reads"),
     module("kubernetes::tenant", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::write_fence", "kubernetes::tenant"],
         "reads what a plan says, as somebody else than the hub"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use proc_macro2::TokenTree;
 use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::visit::Visit;
@@ -49,7 +50,7 @@ impl Visit<'_> for Messages<'_> {
 fn message(tokens: proc_macro2::TokenStream) -> Option<String> {
     let last = tokens
         .into_iter()
-        .filter(|token| !matches!(token, proc_macro2::TokenTree::Punct(comma) if comma.as_char() == ','))
+        .filter(|token| !matches!(token, TokenTree::Punct(comma) if comma.as_char() == ','))
         .last()?;
     let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
     match parser.parse2(last.into()).ok()?.pop()?.into_value() {
@@ -97,6 +98,58 @@ fn what_debug_shows_is_listed_and_what_is_listed_is_shown() {
         "without a row in logs.md: {missing:?}; no log line of src: {unknown:?}"
     );
     assert!(shown.len() > 10, "{shown:?}");
+}
+
+/// What each line has beside its fields; a field of that name would be written twice, and a reader of JSON keeps only one of both.
+const OF_EACH_LINE: [&str; 6] = ["timestamp", "level", "message", "target", "span", "spans"];
+
+/// Fields in log lines and spans whose names each line has already.
+#[derive(Default)]
+struct Hidden(Vec<String>);
+
+impl Visit<'_> for Hidden {
+    fn visit_macro(&mut self, call: &Macro) {
+        if call
+            .path
+            .segments
+            .first()
+            .is_none_or(|first| first.ident != "tracing")
+        {
+            return;
+        }
+        let tokens: Vec<_> = call.tokens.clone().into_iter().collect();
+        let is = |token: Option<&TokenTree>, signs: &[char]| match token {
+            Some(TokenTree::Punct(sign)) => signs.contains(&sign.as_char()),
+            _ => false,
+        };
+        for (at, token) in tokens.iter().enumerate() {
+            let TokenTree::Ident(name) = token else { continue };
+            let begins = at == 0 || is(tokens.get(at - 1), &[',']);
+            let ends = is(tokens.get(at + 1), &['=', ',']);
+            if begins && ends && OF_EACH_LINE.iter().any(|known| name == known) {
+                self.0.push(call.tokens.to_string());
+            }
+        }
+    }
+}
+
+fn hidden(source: &str) -> Vec<String> {
+    let mut hidden = Hidden::default();
+    hidden.visit_file(&syn::parse_file(source).unwrap());
+    hidden.0
+}
+
+#[test]
+fn no_field_hides_behind_what_each_line_has() {
+    let own = files("rs").into_iter().filter(|path| path.starts_with("src"));
+    let found: Vec<_> = own
+        .flat_map(|path| hidden(&read(&path.to_string_lossy())))
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+    let planted = |fields: &str| hidden(&format!("fn f() {{ tracing::info!({fields}, \"m\"); }}"));
+    assert_eq!(planted("target = name").len(), 1);
+    assert_eq!(planted("kind, level").len(), 1);
+    assert!(planted("target: \"x\", kind = target").is_empty());
 }
 
 #[test]

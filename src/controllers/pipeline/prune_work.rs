@@ -53,7 +53,7 @@ impl PruneWork {
                     let (key, _) = &self.seen;
                     tracing::info!(
                         namespace = key.namespace,
-                        target = self.target,
+                        target_name = self.target,
                         version = self.version,
                         deleted,
                         "the charts of a version that is not kept were deleted from their registry"
@@ -106,7 +106,7 @@ impl PruneWork {
         let why = why.explained();
         tracing::warn!(
             namespace = key.namespace,
-            target = self.target,
+            target_name = self.target,
             version = self.version,
             why,
             "the charts of a version that is not kept were left in their registry"

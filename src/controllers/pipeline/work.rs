@@ -207,7 +207,7 @@ impl TargetWork {
         written.push(Written::TargetFinalizers(key.clone(), finalizers, version));
         tracing::info!(
             namespace = key.namespace,
-            target = key.name,
+            target_name = key.name,
             is_forced,
             "a Target was let go"
         );
@@ -244,7 +244,7 @@ impl TargetWork {
             .await?;
         tracing::info!(
             namespace = key.namespace,
-            target = self.target.key.name,
+            target_name = self.target.key.name,
             version = spec.version,
             changes = spec.changes,
             "a version of a Target was made"

@@ -110,7 +110,7 @@ impl CatalogController {
             let reason = said.reason.as_str();
             tracing::warn!(
                 reason,
-                message = said.message,
+                why = said.message,
                 "the pull Secrets of the hub's own renderer cannot all be used"
             );
         }
@@ -133,8 +133,8 @@ impl CatalogController {
             .unwrap_or_default();
         let name = class.as_deref().unwrap_or("none, so the hub's own");
         if let Some(failure) = &next {
-            let message = failure.message(&spec.image, named);
-            tracing::warn!(class = name, message, "a node does not pull the image of a class");
+            let why = failure.message(&spec.image, named);
+            tracing::warn!(class = name, why, "a node does not pull the image of a class");
         } else {
             tracing::info!(class = name, "the image of a class is pulled again");
         }

@@ -100,7 +100,7 @@ fn is_followed_at_debug(stage: &Stage) -> Result<()> {
     let decided = stage.log_lines("a Target is decided about");
     let decided: Vec<_> = decided.iter().filter(|line| of_target(line)).collect();
     let makes = |line: &&serde_json::Value| line["new_version"].is_number() && line["new_tasks"] == 1;
-    ensure!(decided.iter().any(|line| makes(line)), "{decided:?}");
+    ensure!(decided.iter().any(makes), "{decided:?}");
     ensure!(decided.iter().any(|line| line["ready"] == "Ready"), "{decided:?}");
     let calls = stage.log_lines("a call to an API server");
     let mut made = calls

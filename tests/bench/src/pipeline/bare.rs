@@ -179,7 +179,7 @@ fn labelled(key: &ObjectKey) -> wire::Request {
 /// An event about a Target, of the shape of the hub's.
 fn event(target: &ObjectKey, uid: &str) -> wire::Request {
     let body = serde_json::json!({
-        "metadata": {"generateName": format!("{}.", target.name)},
+        "metadata": {"generateName": format!("{}-", target.name)},
         "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
         "type": "Normal",
         "reason": "Ready",
