@@ -280,7 +280,7 @@ impl<'a> SweepTally<'a> {
                 self.removed += 1;
                 self.metrics.orphans_removed.inc();
                 if is_named {
-                    tracing::info!(kind, name, "removed an object whose task is gone");
+                    tracing::info!(resource = kind, name, "removed an object whose task is gone");
                 }
             }
             Ok(false) => {}

@@ -124,7 +124,9 @@ impl Visit<'_> for Hidden {
         };
         for (at, token) in tokens.iter().enumerate() {
             let TokenTree::Ident(name) = token else { continue };
-            let begins = at == 0 || is(tokens.get(at - 1), &[',']);
+            let before = at.checked_sub(1).map(|before| &tokens[before]);
+            let sign = usize::from(is(before, &['%', '?']));
+            let begins = at == sign || is(tokens.get(at - sign - 1), &[',']);
             let ends = is(tokens.get(at + 1), &['=', ',']);
             if begins && ends && OF_EACH_LINE.iter().any(|known| name == known) {
                 self.0.push(call.tokens.to_string());
@@ -149,6 +151,8 @@ fn no_field_hides_behind_what_each_line_has() {
     let planted = |fields: &str| hidden(&format!("fn f() {{ tracing::info!({fields}, \"m\"); }}"));
     assert_eq!(planted("target = name").len(), 1);
     assert_eq!(planted("kind, level").len(), 1);
+    assert_eq!(planted("%message").len(), 1);
+    assert_eq!(planted("kind, ?level").len(), 1);
     assert!(planted("target: \"x\", kind = target").is_empty());
 }
 

@@ -18,9 +18,7 @@ use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::HubClient;
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::concerned::Concerned;
-use crate::plan::pipeline::decide::{
-    CreateRefusal, NeededTasks, NewTask, TargetDecision, TargetInput, decide,
-};
+use crate::plan::pipeline::decide::{CreateRefusal, NeededTasks, TargetDecision, TargetInput, decide};
 use crate::plan::pipeline::left_out::LeftOutIndex;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::references::ReferenceRules;
@@ -273,12 +271,12 @@ impl PipelineController {
             self.queue
                 .add_at(&PipelineKey::Target(key.clone()), Instant::now() + wait);
         }
-        let in_flight = &self.in_flight;
-        let is_new = |task: &NewTask| !in_flight.contains(&ObjectKey::new(&key.namespace, &task.name));
-        decision.new_tasks.retain(is_new);
-        let deletions = &mut self.prunes.deletions;
-        let is_free = |task: &NewTask| !deletions.holds_back(&key.namespace, &task.spec);
-        decision.new_tasks.retain(is_free);
+        let (in_flight, deletions) = (&self.in_flight, &mut self.prunes.deletions);
+        decision.new_tasks.retain(|task| {
+            let is_new = !in_flight.contains(&ObjectKey::new(&key.namespace, &task.name));
+            is_new && !deletions.holds_back(&key.namespace, &task.spec)
+        });
+        log_decision(key, &decision);
         let objects = &self.store.objects;
         let Some(object) = objects.targets.get(key) else {
             return false;
@@ -299,7 +297,7 @@ impl PipelineController {
     fn decide(&self, key: &ObjectKey) -> Option<TargetDecision> {
         let catalog = self.catalog.borrow().clone()?;
         let object = self.store.objects.targets.get(key)?;
-        let decision = decide(TargetInput {
+        decide(TargetInput {
             target: TargetView { key, object },
             objects: &self.store.objects,
             rules: &self.settings.rules,
@@ -309,9 +307,7 @@ impl PipelineController {
             rollouts: &self.rollouts.index,
             answers: &self.prunes.lookups.answers,
             now: Timestamp::now(),
-        })?;
-        log_decision(key, &decision);
-        Some(decision)
+        })
     }
 
     /// Looks at a namespace that is served; returns whether a worker has it.

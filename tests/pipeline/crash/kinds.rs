@@ -65,6 +65,22 @@ pub static LETS_TARGET_GO: Kind = Kind {
     is_it: |write| changes_target(write, "remove"),
 };
 
+/// All of them.
+pub static ALL: [&Kind; 12] = [
+    &ADDS_FINALIZER,
+    &MAKES_RELEASE_TASK,
+    &SAYS_CHARTS_ARE_MISSING,
+    &MAKES_VERSION,
+    &MAKES_BOOTSTRAP_TASK,
+    &SAYS_VERSION_IS_MISSING,
+    &SAYS_VERSION_IS_PUSHED,
+    &SAYS_TARGET_IS_READY,
+    &DELETES_BOOTSTRAP_TASK,
+    &DELETES_VERSION,
+    &DELETES_RELEASE_TASK,
+    &LETS_TARGET_GO,
+];
+
 /// What a write makes: the resource, the name and the spec.
 pub fn made(write: &Write) -> Option<(&str, &str, &Value)> {
     let (_, resource) = write.path.rsplit_once('/')?;

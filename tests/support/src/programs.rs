@@ -56,6 +56,16 @@ fn built() -> Result<PathBuf> {
         if directory.ends_with("release") {
             cargo.arg("--release");
         }
+        cargo
+            .arg("--target-dir")
+            .arg(directory.parent().context("a target directory")?);
+        // What cargo said to this test program of its package would have crates built again that look at it.
+        let is_of_test = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(is_of_test) {
+                cargo.env_remove(name);
+            }
+        }
         let status = cargo
             .current_dir(ROOT)
             .status()

@@ -80,7 +80,9 @@ impl Draft<'_> {
         let releases = releases
             .filter(|(name, release)| is_new(name, release) && !self.may_have(release))
             .map(|(_, release)| format!("Release {}/{}", release.namespace, release.name));
-        let is_new = |profile: &HydratedProfile| has.is_none_or(|has| !has.profiles.contains(profile));
+        let is_new = |profile: &HydratedProfile| {
+            has.is_none_or(|has| has.userdata != version.userdata && !has.profiles.contains(profile))
+        };
         let profiles = version.profiles.iter();
         let profiles = profiles
             .filter(|profile| is_new(profile) && !self.may_have_data_of(profile))

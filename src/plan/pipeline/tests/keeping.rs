@@ -300,6 +300,25 @@ fn a_target_that_goes_back_gets_no_data_of_a_profile_that_may_not_reach_it_any_m
         ("NotGranted", Some(json!({"site": "south"})))
     );
     assert!(message.contains("Profile team-b/ring"), "{message}");
+    // What the Target's own data hide is no news to it.
+    let mut hidden = world.clone();
+    hidden.change_target("edge", |spec| spec.rollback_to = None);
+    hidden.change_target("edge", |spec| spec.userdata = Some(json!({"site": "own"})));
+    hidden.settle("edge");
+    let own = number(&hidden);
+    let there = ObjectKey::new("team-b", "ring");
+    let mut profile = hidden.objects.profiles.remove(&there).unwrap();
+    profile.spec.as_mut().unwrap().userdata = Some(json!({"site": "east"}));
+    hidden.objects.profiles.insert(there, profile);
+    hidden.bind("edge", "more");
+    hidden.release("more", "more", &json!({}), json!({}));
+    hidden.settle("edge");
+    hidden.objects.release_bindings.remove(&key("edge-more"));
+    hidden.settle("edge");
+    hidden.objects.grants.remove(HOME, "uid");
+    hidden.change_target("edge", |spec| spec.rollback_to = Some(own));
+    hidden.settle("edge");
+    assert_eq!(hidden.ready("edge").0, "Ready");
     world.settle("edge");
     assert_eq!(
         (world.ready("edge").0.as_str(), userdata(&world)),
