@@ -14,6 +14,7 @@ mod overfull;
 mod prune;
 mod prune_request;
 mod registry_contents;
+mod reports;
 mod resolve;
 mod retired;
 mod rollback;

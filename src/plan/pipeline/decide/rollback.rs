@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::decision::TargetInput;
 use super::draft::Draft;
 use super::releases::BundledReleases;
 use crate::api::conditions::{ConditionType, Reason};
@@ -85,7 +84,10 @@ impl Draft<'_> {
         };
         let profiles = version.profiles.iter();
         let profiles = profiles
-            .filter(|profile| is_new(profile) && !self.may_have_data_of(profile))
+            .filter(|profile| {
+                is_new(profile)
+                    && !self.may_get(ReleaseSourceKind::Profile, &profile.namespace, &profile.name)
+            })
             .map(|profile| format!("the data of Profile {}/{}", profile.namespace, profile.name));
         let refused: Vec<String> = releases
             .chain(profiles)
@@ -103,30 +105,23 @@ impl Draft<'_> {
     }
 
     fn may_have(&self, release: &HydratedRelease) -> bool {
-        let TargetInput {
-            target,
-            objects,
-            rules,
-            ..
-        } = self.input;
-        let source = &release.source;
-        let source_key = ObjectKey::new(&source.namespace, &source.name);
+        let (source, named) = (&release.source, &release.component_version_ref);
         let key = ObjectKey::new(&release.namespace, &release.name);
-        let named = &release.component_version_ref;
-        let component_version = ObjectKey::new(&named.namespace, &named.name);
-        may_reach(source.kind, &source_key, target.key, objects, rules)
-            && may_use_version(&key, &component_version, objects, rules)
+        let version = ObjectKey::new(&named.namespace, &named.name);
+        self.may_get(source.kind, &source.namespace, &source.name)
+            && may_use_version(&key, &version, self.input.objects, self.input.rules)
     }
 
-    fn may_have_data_of(&self, profile: &HydratedProfile) -> bool {
-        let TargetInput {
-            target,
-            objects,
-            rules,
-            ..
-        } = self.input;
-        let key = ObjectKey::new(&profile.namespace, &profile.name);
-        may_reach(ReleaseSourceKind::Profile, &key, target.key, objects, rules)
+    /// Whether a source may reach the Target.
+    fn may_get(&self, kind: ReleaseSourceKind, namespace: &str, name: &str) -> bool {
+        let source = ObjectKey::new(namespace, name);
+        may_reach(
+            kind,
+            &source,
+            self.input.target.key,
+            self.input.objects,
+            self.input.rules,
+        )
     }
 }
 
