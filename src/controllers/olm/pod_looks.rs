@@ -2,24 +2,24 @@
 //! made before may yet find out that they cannot pull.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{ObservedPod, PendingPods, PullSecretPlan};
+use crate::plan::queue::backoff::BackoffPolicy;
 
-/// From a link to the first look, and the first pause between two: a kubelet takes a second or two to be refused an image.
-const FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between two looks.
-const LONGEST: Duration = Duration::from_secs(300);
+/// From a link to the first look, and between two: a kubelet takes a second or two to be refused an image.
+const PAUSE: BackoffPolicy = BackoffPolicy::REQUEUE;
 
-/// The looks that are due.
+/// The looks that are due, each with its number.
 #[derive(Debug, Default)]
-pub(super) struct PodLooks(HashMap<String, (Instant, Duration)>);
+pub(super) struct PodLooks(HashMap<String, (Instant, u32)>);
 
 impl PodLooks {
     /// Has a namespace looked at soon, and then ever less often.
     pub fn start(&mut self, namespace: &str, now: Instant) {
-        self.0.insert(namespace.to_owned(), (now + FIRST, FIRST));
+        self.0
+            .insert(namespace.to_owned(), (now + PAUSE.longest_wait(1), 1));
     }
 
     /// The namespaces that are due; each is looked at again once its look is [`PodLooks::end`]ed.
@@ -37,9 +37,9 @@ impl PodLooks {
     pub fn end(&mut self, namespace: &str, is_over: bool, now: Instant) {
         if is_over {
             self.0.remove(namespace);
-        } else if let Some((at, pause)) = self.0.get_mut(namespace) {
-            *pause = (*pause * 2).min(LONGEST);
-            *at = now + *pause;
+        } else if let Some((at, number)) = self.0.get_mut(namespace) {
+            *number = number.saturating_add(1);
+            *at = now + PAUSE.longest_wait(*number);
         }
     }
 }

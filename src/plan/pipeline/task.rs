@@ -1,18 +1,15 @@
 //! What the pipeline knows of the tasks that it made.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::Reason;
+use crate::plan::queue::backoff::BackoffPolicy;
 
 use super::object::ObjectKey;
 use super::object_map::NamedKind;
 use super::objects::PipelineObjects;
 use super::task_state::{PipelineTask, PipelineTaskState};
 
-/// Wait before a failed task is replaced the first time.
-const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(1);
-/// Longest wait before a failed task is replaced.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 /// What separates a task's name from the number of its attempt.
 const ATTEMPT: &str = "-r";
 
@@ -122,8 +119,7 @@ fn is_failing(is_later_attempt: bool, task: &PipelineTask) -> bool {
 
 /// When a task whose attempt failed is replaced.
 fn retry_due(failed: Timestamp, attempt: u32) -> Timestamp {
-    let doublings = attempt.saturating_sub(1).min(10);
-    let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+    let wait = BackoffPolicy::CHART.longest_wait(attempt);
     failed.saturating_add(wait).unwrap_or(failed)
 }
 

@@ -19,13 +19,24 @@ impl BackoffPolicy {
         base: Duration::from_secs(1),
         cap: Duration::from_secs(300),
     };
+    /// The back-off of what rests on a registry: a chart that was not pushed, or not deleted.
+    pub const CHART: Self = Self {
+        base: Duration::from_secs(60),
+        cap: Duration::from_secs(3_600),
+    };
 
     /// The wait after so many failures in a row, of which the upper half is jitter that differs between seeds.
     #[must_use]
     pub fn wait(self, failures: u32, seed: &impl Hash) -> Duration {
-        let doublings = failures.saturating_sub(1).min(16);
-        let full = self.base.saturating_mul(1 << doublings).min(self.cap);
+        let full = self.longest_wait(failures);
         full.mul_f64(0.5 + 0.5 * share(seed, failures))
+    }
+
+    /// The wait after so many failures in a row, without jitter.
+    #[must_use]
+    pub fn longest_wait(self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
+        self.base.saturating_mul(1 << doublings).min(self.cap)
     }
 }
 

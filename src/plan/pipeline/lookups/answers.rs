@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::question::{ChartQuestion, LookupFailure};
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::queue::backoff::BackoffPolicy;
 
 /// Most questions that are open or answered at once.
 pub const QUESTIONS: usize = 1024;
 /// Most bytes of what charts are made of that are held at once, for those that are rendered again.
 pub const CONTENTS: usize = 4 * 1024 * 1024;
-/// Wait before a registry that gave no clear answer is asked again; it doubles from there.
-const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(5);
-/// Longest wait before it is asked again.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(5);
+/// Wait before a registry that gave no clear answer is asked again.
+const UNCLEAR: BackoffPolicy = BackoffPolicy {
+    base: Duration::from_secs(5),
+    cap: Duration::from_secs(300),
+};
 /// Wait of a Target whose questions are too many now.
 const FULL: SignedDuration = SignedDuration::from_secs(5);
 
@@ -196,11 +199,8 @@ impl ChartAnswers {
         known.answer = Some(answer);
         known.due = None;
         if !helps {
-            let wait = FIRST_WAIT
-                .saturating_mul(1 << known.failures.min(10))
-                .min(LONGEST_WAIT);
             known.failures = known.failures.saturating_add(1);
-            known.due = now.checked_add(wait).ok();
+            known.due = now.checked_add(UNCLEAR.longest_wait(known.failures)).ok();
         }
         known.targets.iter().cloned().collect()
     }

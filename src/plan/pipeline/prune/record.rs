@@ -7,13 +7,10 @@ use crate::api::pipeline::{HydratedTargetStatus, PruneFailure, PruneProgress};
 use crate::plan::pipeline::history::{StoredVersion, is_kept, is_pushed};
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
+use crate::plan::queue::backoff::BackoffPolicy;
 
 /// Attempts at the charts of a version, after which they are given up.
 pub const ATTEMPTS: i32 = 10;
-/// Wait before the second attempt; it doubles from there.
-const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(1);
-/// Longest wait before an attempt.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 /// Time after which the charts of a version are given up, unless an attempt at them is due.
 pub const GIVEN_UP_AFTER: SignedDuration = SignedDuration::from_hours(24);
 /// Most versions of a namespace that wait for the deletion of their charts; the oldest beyond are given up.
@@ -111,8 +108,7 @@ pub fn after_failure(
     if attempts >= ATTEMPTS || is_over(progress, now) {
         return None;
     }
-    let doublings = u32::try_from(attempts - 1).unwrap_or_default().min(10);
-    let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+    let wait = BackoffPolicy::CHART.longest_wait(attempts.unsigned_abs());
     Some(PruneProgress {
         attempts,
         failure: Some(failure),
