@@ -11,7 +11,7 @@ use crate::plan::task::refusal::Refusal;
 use super::object::ObjectKey;
 use super::objects::PipelineObjects;
 use super::readable_name::READABLE_MAX;
-use super::references::{Reference, ReferenceRules};
+use super::references::ReferenceRules;
 
 /// Longest repository; the schema of a task has the same bound.
 const REPOSITORY_MAX: usize = 255;
@@ -122,18 +122,12 @@ fn tenants(
     objects: &PipelineObjects,
     rules: &ReferenceRules,
 ) -> Result<RenderDestination, Refusal> {
-    let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
-    let reference = Reference {
-        from_kind: "Target",
-        from: &key.namespace,
-        to_kind: "Registry",
-        to: namespace,
-        name: &named.name,
-    };
-    let is_home = *namespace == key.namespace;
-    let found = objects.registries.get(&ObjectKey::new(namespace, &named.name));
+    let registry = key.referred(named.namespace.as_ref(), &named.name);
+    let is_home = registry.namespace == key.namespace;
+    let from = ("Target", key.namespace.as_str());
+    let found = objects.registries.get(&registry);
     let spec = found
-        .filter(|_| rules.allow(&objects.grants, reference))
+        .filter(|_| rules.allow(&objects.grants, from, "Registry", &registry))
         .and_then(|found| found.spec.as_ref());
     let Some(spec) = spec else {
         return Err(missing(named, is_home));
@@ -145,7 +139,7 @@ fn tenants(
         registry: RegistryReference {
             kind: RegistryKind::Registry,
             name: named.name.clone(),
-            namespace: (!is_home).then(|| namespace.clone()),
+            namespace: (!is_home).then_some(registry.namespace),
         },
         hostname: spec.hostname.clone(),
         plain_http: spec.plain_http.unwrap_or_default(),

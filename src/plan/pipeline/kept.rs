@@ -12,7 +12,7 @@ use super::object::ObjectKey;
 use super::objects::PipelineObjects;
 use super::references::ReferenceRules;
 use super::resolution::{KeptReason, KeptRelease, Resolution, UnresolvedRelease};
-use super::source::{SourceState, TargetView, state};
+use super::source::{SourceState, TargetView, source, state};
 
 /// How long a selector must not match before its Release leaves, so that a label that flaps removes nothing.
 pub const LEAVES_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -140,11 +140,8 @@ fn kept_data(
         .accepted
         .iter()
         .find(|release| release.unique_name == *name)?;
-    let source = ReleaseSource {
-        namespace: known.namespace.clone(),
-        name: known.name.clone(),
-        kind: ReleaseSourceKind::Profile,
-    };
+    let profile = ObjectKey::new(&known.namespace, &known.name);
+    let source = source(ReleaseSourceKind::Profile, &profile);
     match state(&source, &accepted.release, target, objects, rules) {
         // It binds and is not among what is bound: it has no data any more, or may not reach the Target any more.
         SourceState::Binds => {

@@ -25,6 +25,12 @@ impl ObjectKey {
             name: name.to_owned(),
         }
     }
+
+    /// The key of what this object refers to: it is beside it, unless the reference says in which namespace it is.
+    #[must_use]
+    pub fn referred(&self, namespace: Option<&String>, name: &str) -> Self {
+        Self::new(namespace.unwrap_or(&self.namespace), name)
+    }
 }
 
 impl fmt::Display for ObjectKey {

@@ -1,14 +1,13 @@
 //! What the hub says of a Profile: whom it matches, how far its rollout is, and where another Release is instead.
 
 use crate::api::conditions::Reason;
-use crate::api::pipeline::{MatchedTarget, ProfileSpec, ProfileStatus, ReleaseSource, ReleaseSourceKind};
+use crate::api::pipeline::{MatchedTarget, ProfileSpec, ProfileStatus, ReleaseSourceKind};
 
 use super::conditions::{Verdict, listed};
 use super::left_out::winner;
-use super::object::{ObjectKey, PipelineObject, within};
+use super::object::{ObjectKey, PipelineObject};
 use super::rollout::RolloutPlan;
-use super::selector::matches;
-use super::source::may_reach;
+use super::source::{matched, source};
 use super::status::{StatusInput, released, set_ready};
 
 /// Most Targets that a Profile lists; its schema has the same bound.
@@ -26,7 +25,7 @@ pub fn of_profile<'o>(
         .rules
         .may_match_unknown(&input.objects.grants, &key.namespace);
     let spec = object.spec.as_ref().filter(|_| is_counted)?;
-    let matched = matched(key, spec, input);
+    let matched: Vec<&ObjectKey> = matched(key, spec, input.objects, input.rules).collect();
     if !matched.iter().all(|target| input.left_out.knows(target)) {
         return None;
     }
@@ -59,26 +58,10 @@ pub fn of_profile<'o>(
 }
 
 /// The Targets that the selector matches and that may be reached, in their order.
-fn matched<'o>(key: &'o ObjectKey, spec: &ProfileSpec, input: &StatusInput<'o>) -> Vec<&'o ObjectKey> {
-    let (objects, rules) = (input.objects, input.rules);
-    let namespaces = rules.reached(&objects.grants, "Profile", &key.namespace);
-    let targets = namespaces
-        .into_iter()
-        .flat_map(|namespace| within(&objects.targets, namespace));
-    let matched = targets.filter(|(target, object)| {
-        matches(&spec.target_selector, &object.labels)
-            && may_reach(ReleaseSourceKind::Profile, key, target, objects, rules)
-    });
-    matched.map(|(target, _)| target).collect()
-}
 
 /// On which Targets another Release is in place of that of the Profile; `None` where on none.
 fn superseded(key: &ObjectKey, matched: &[&ObjectKey], input: &StatusInput<'_>) -> Option<Verdict> {
-    let source = ReleaseSource {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        kind: ReleaseSourceKind::Profile,
-    };
+    let source = source(ReleaseSourceKind::Profile, key);
     let lost = matched
         .iter()
         .filter_map(|target| Some((*target, input.left_out.of(target, &source)?)));

@@ -15,5 +15,5 @@ pub use record::{
 };
 pub use step::{
     PlatformRegistry, PruneAccess, PruneInput, PruneRecord, PruneRequest, PruneStep, is_pruned, next_step,
-    records, registry_access,
+    records, registry_access, registry_of,
 };

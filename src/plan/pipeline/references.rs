@@ -29,32 +29,18 @@ pub struct ReferenceRules {
     pub is_registry_binding_strict: bool,
 }
 
-/// A reference from one object to another.
-#[derive(Clone, Copy, Debug)]
-pub struct Reference<'a> {
-    /// Kind of the object that refers.
-    pub from_kind: &'a str,
-    /// Namespace of the object that refers.
-    pub from: &'a str,
-    /// Kind of the object that is referred to.
-    pub to_kind: &'a str,
-    /// Namespace of the object that is referred to.
-    pub to: &'a str,
-    /// Name of the object that is referred to.
-    pub name: &'a str,
-}
-
 impl ReferenceRules {
-    /// Whether the reference stays in its namespace, or is granted.
+    /// Whether a reference from an object of this kind and namespace stays in the namespace, or is granted.
     #[must_use]
-    pub fn allow(&self, grants: &ReferenceGrantIndex, reference: Reference<'_>) -> bool {
-        reference.from == reference.to
-            || self.crosses_namespaces
-                && grants.admits(
-                    (reference.from_kind, reference.from),
-                    reference.to,
-                    (GROUP, reference.to_kind, reference.name),
-                )
+    pub fn allow(
+        &self,
+        grants: &ReferenceGrantIndex,
+        (from_kind, from): (&str, &str),
+        to_kind: &str,
+        to: &ObjectKey,
+    ) -> bool {
+        let is_granted = || grants.admits((from_kind, from), &to.namespace, (GROUP, to_kind, &to.name));
+        *from == to.namespace || self.crosses_namespaces && is_granted()
     }
 
     /// The namespaces of which an object of a kind may refer to this one: its own, and those that are granted it.
@@ -97,16 +83,9 @@ impl ReferenceRules {
         key: &ObjectKey,
         target: &TargetReference,
     ) -> (ObjectKey, bool) {
-        let namespace = target.namespace.as_ref().unwrap_or(&key.namespace);
-        let reference = Reference {
-            from_kind,
-            from: &key.namespace,
-            to_kind: "Target",
-            to: namespace,
-            name: &target.name,
-        };
-        let is_allowed = self.allow(grants, reference);
-        (ObjectKey::new(namespace, &target.name), is_allowed)
+        let target = key.referred(target.namespace.as_ref(), &target.name);
+        let is_allowed = self.allow(grants, (from_kind, &key.namespace), "Target", &target);
+        (target, is_allowed)
     }
 
     /// Whether this hub serves the namespace: it sees every kind there, and writes statuses.

@@ -15,7 +15,7 @@ use super::kept::kept;
 use super::object::ObjectKey;
 use super::objects::{ComponentVersionObject, PipelineObjects};
 use super::pull_secrets::{PullSecretError, PullSecrets};
-use super::references::{Reference, ReferenceRules};
+use super::references::ReferenceRules;
 use super::resolution::{AcceptedRelease, BINDINGS_OF_TARGET, Resolution, ResolveFailure, UnresolvedRelease};
 use super::selector::is_valid;
 use super::source::{BoundRelease, TargetView, bound};
@@ -127,10 +127,7 @@ pub fn unique_name<'o>(spec: &'o ReleaseSpec, version: &'o ComponentVersionSpec)
 /// The key of the version that a Release names.
 fn version_key(release: &ObjectKey, spec: &ReleaseSpec) -> ObjectKey {
     let named = &spec.component_version_ref;
-    ObjectKey::new(
-        named.namespace.as_ref().unwrap_or(&release.namespace),
-        &named.name,
-    )
+    release.referred(named.namespace.as_ref(), &named.name)
 }
 
 /// Whether a Release may use a version of a component.
@@ -141,14 +138,8 @@ pub fn may_use_version(
     objects: &PipelineObjects,
     rules: &ReferenceRules,
 ) -> bool {
-    let reference = Reference {
-        from_kind: "Release",
-        from: &release.namespace,
-        to_kind: "ComponentVersion",
-        to: &version.namespace,
-        name: &version.name,
-    };
-    rules.allow(&objects.grants, reference)
+    let from = ("Release", release.namespace.as_str());
+    rules.allow(&objects.grants, from, "ComponentVersion", version)
 }
 
 /// A version of a component, and its spec.

@@ -8,10 +8,10 @@ use crate::api::pipeline::{
     ProfileSpec, ProfileStatus, ReleaseSource, ReleaseSourceKind, TargetReference, TargetSpec, TargetStatus,
 };
 
-use super::object::{ObjectKey, PipelineObject};
+use super::object::{ObjectKey, PipelineObject, within};
 use super::object_map::NamedKind;
 use super::objects::PipelineObjects;
-use super::references::{Reference, ReferenceRules};
+use super::references::ReferenceRules;
 use super::selector::{is_valid, label, matches};
 
 /// A Release that is bound to a Target, whether it exists or not.
@@ -126,6 +126,24 @@ pub(super) fn that_may_match<'o>(
     required.flat_map(|label| objects.profiles.naming(NamedKind::Label, &label))
 }
 
+/// The Targets that the Profile in `key` matches, and may reach.
+pub fn matched<'o>(
+    key: &'o ObjectKey,
+    spec: &'o ProfileSpec,
+    objects: &'o PipelineObjects,
+    rules: &'o ReferenceRules,
+) -> impl Iterator<Item = &'o ObjectKey> {
+    let namespaces = rules
+        .reached(&objects.grants, "Profile", &key.namespace)
+        .into_iter();
+    let targets = namespaces.flat_map(|namespace| within(&objects.targets, namespace));
+    let matched = targets.filter(|(target, object)| {
+        matches(&spec.target_selector, &object.labels)
+            && may_reach(ReleaseSourceKind::Profile, key, target, objects, rules)
+    });
+    matched.map(|(target, _)| target)
+}
+
 /// Whether a binding in `key` names this Target.
 #[must_use]
 pub fn is_target(named: &TargetReference, key: &ObjectKey, target: &ObjectKey) -> bool {
@@ -141,14 +159,12 @@ pub fn may_reach(
     objects: &PipelineObjects,
     rules: &ReferenceRules,
 ) -> bool {
-    let reference = Reference {
-        from_kind: kind_name(kind),
-        from: &key.namespace,
-        to_kind: "Target",
-        to: &target.namespace,
-        name: &target.name,
-    };
-    rules.allow(&objects.grants, reference)
+    rules.allow(
+        &objects.grants,
+        (kind_name(kind), &key.namespace),
+        "Target",
+        target,
+    )
 }
 
 const fn kind_name(kind: ReleaseSourceKind) -> &'static str {
@@ -158,7 +174,8 @@ const fn kind_name(kind: ReleaseSourceKind) -> &'static str {
     }
 }
 
-fn source(kind: ReleaseSourceKind, key: &ObjectKey) -> ReleaseSource {
+/// The source with this key.
+pub(super) fn source(kind: ReleaseSourceKind, key: &ObjectKey) -> ReleaseSource {
     ReleaseSource {
         namespace: key.namespace.clone(),
         name: key.name.clone(),

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::conditions::{ConditionType, Reason, merge};
 use crate::api::pipeline::{
     ComponentSpec, ComponentVersionSpec, PipelineStatus, RegistryBindingSpec, ReleaseBindingSpec,
-    ReleaseSource, ReleaseSourceKind, ReleaseSpec, ReleaseStatus, TargetReference,
+    ReleaseSourceKind, ReleaseSpec, ReleaseStatus, TargetReference,
 };
 
 use super::conditions::{Verdict, failure, reason};
@@ -15,6 +15,7 @@ use super::objects::PipelineObjects;
 use super::references::ReferenceRules;
 use super::resolve::{unique_name, version};
 use super::rollout::RolloutIndex;
+use super::source::source;
 use super::unread;
 
 /// Everything that statuses follow from.
@@ -72,8 +73,7 @@ pub fn of_release_binding(
     let ready = if let Some(verdict) = reached("ReleaseBinding", key, &spec.target_ref, input) {
         verdict
     } else {
-        let namespace = spec.target_ref.namespace.as_ref().unwrap_or(&key.namespace);
-        let target = ObjectKey::new(namespace, &spec.target_ref.name);
+        let target = key.referred(spec.target_ref.namespace.as_ref(), &spec.target_ref.name);
         if !input.left_out.knows(&target) {
             return None;
         }
@@ -82,21 +82,12 @@ pub fn of_release_binding(
             .filter(|_| released.holds)
             .unwrap_or(released)
     };
-    Some(with_ready(
-        object.status.clone(),
-        ready,
-        object.generation,
-        input.now,
-    ))
+    Some(with_ready(object, ready, input.now))
 }
 
 /// What is on the Target in place of what a binding binds; `None` where nothing is.
 fn superseded(key: &ObjectKey, target: &ObjectKey, input: &StatusInput<'_>) -> Option<Verdict> {
-    let source = ReleaseSource {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        kind: ReleaseSourceKind::ReleaseBinding,
-    };
+    let source = source(ReleaseSourceKind::ReleaseBinding, key);
     let left_out = input.left_out.of(target, &source)?;
     let message = format!(
         "another Release is on the Target in place of this one: {}; give this one a higher priority, or delete what binds the other",
@@ -128,12 +119,7 @@ pub fn of_registry_binding(
             Verdict::bad(Reason::NotFound, message)
         }
     });
-    Some(with_ready(
-        object.status.clone(),
-        ready,
-        object.generation,
-        input.now,
-    ))
+    Some(with_ready(object, ready, input.now))
 }
 
 /// The status that a component should have: nothing rests on it.
@@ -145,12 +131,7 @@ pub fn of_component(
 ) -> Option<PipelineStatus> {
     object.spec.as_ref()?;
     let ready = Verdict::good(Reason::Ready, "the hub knows the component");
-    Some(with_ready(
-        object.status.clone(),
-        ready,
-        object.generation,
-        input.now,
-    ))
+    Some(with_ready(object, ready, input.now))
 }
 
 /// The status that a version of a component should have. A Release needs no Component, so only the message says that one is missing.
@@ -171,12 +152,7 @@ pub fn of_component_version(
         )
     };
     let ready = Verdict::good(Reason::Ready, message);
-    Some(with_ready(
-        object.status.clone(),
-        ready,
-        object.generation,
-        input.now,
-    ))
+    Some(with_ready(object, ready, input.now))
 }
 
 /// What keeps a binding from its Target; `None` where nothing does.
@@ -219,9 +195,14 @@ pub(super) fn released(release: &ObjectKey, objects: &PipelineObjects) -> Verdic
     }
 }
 
-fn with_ready(mut status: PipelineStatus, ready: Verdict, generation: i64, now: Timestamp) -> PipelineStatus {
-    set_ready(&mut status.conditions, ready, generation, now);
-    status.observed_generation = Some(generation);
+fn with_ready<S>(
+    object: &PipelineObject<S, PipelineStatus>,
+    ready: Verdict,
+    now: Timestamp,
+) -> PipelineStatus {
+    let mut status = object.status.clone();
+    set_ready(&mut status.conditions, ready, object.generation, now);
+    status.observed_generation = Some(object.generation);
     status
 }
 
@@ -232,12 +213,12 @@ pub(super) fn set_ready(
     generation: i64,
     now: Timestamp,
 ) {
-    let is_stalled = ready.is_stalled;
     let mut wanted = vec![ready.clone().of(ConditionType::Ready)];
-    let mut gone = vec![ConditionType::Stalled];
-    if is_stalled {
-        gone.clear();
+    let gone: &[_] = if ready.is_stalled {
         wanted.push(Verdict { holds: true, ..ready }.of(ConditionType::Stalled));
-    }
-    merge(conditions, &wanted, &gone, Some(generation), now);
+        &[]
+    } else {
+        &[ConditionType::Stalled]
+    };
+    merge(conditions, &wanted, gone, Some(generation), now);
 }

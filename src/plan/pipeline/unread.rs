@@ -9,7 +9,7 @@ use crate::api::pipeline::{ReleaseSpec, TargetReference, TargetSpec};
 
 use super::object::ObjectKey;
 use super::objects::PipelineObjects;
-use super::references::{Reference, ReferenceRules};
+use super::references::ReferenceRules;
 use super::source::{TargetView, bound};
 
 /// Kinds that put something on a Target, or say how it pulls.
@@ -60,16 +60,8 @@ fn rests_on<'n>(
         return None;
     }
     let may_reach = |namespace: &&String| {
-        REACHING.into_iter().any(|from_kind| {
-            let reference = Reference {
-                from_kind,
-                from: namespace,
-                to_kind: "Target",
-                to: &target.key.namespace,
-                name: &target.key.name,
-            };
-            rules.allow(&objects.grants, reference)
-        })
+        let mut kinds = REACHING.into_iter();
+        kinds.any(|kind| rules.allow(&objects.grants, (kind, namespace), "Target", target.key))
     };
     let registry = spec.render_registry_ref.namespace.as_ref();
     let named = registry.and_then(|registry| namespaces.get(registry));

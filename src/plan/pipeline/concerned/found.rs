@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::pipeline::{HydratedTargetSpec, HydratedTargetStatus};
-use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
+use crate::plan::pipeline::history::StoredVersion;
+use crate::plan::pipeline::object::ObjectKey;
 
 /// An object whose status the hub writes and that is no Target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,11 +50,7 @@ impl Concerned {
     }
 
     /// The Target of a version.
-    pub fn own_of_version(
-        &mut self,
-        key: &ObjectKey,
-        object: &PipelineObject<HydratedTargetSpec, HydratedTargetStatus>,
-    ) {
+    pub fn own_of_version(&mut self, key: &ObjectKey, object: &StoredVersion) {
         if let Some(spec) = &object.spec {
             self.own(ObjectKey::new(&key.namespace, &spec.target_name));
         }

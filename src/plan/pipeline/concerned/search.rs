@@ -2,17 +2,17 @@
 
 use super::found::{Concerned, StatusKind};
 use crate::api::pipeline::{
-    HydratedProfile, HydratedTargetSpec, HydratedTargetStatus, NamespacedName, PipelineStatus, ProfileSpec,
-    ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind,
-    TargetReference, TargetSpec, TargetStatus,
+    HydratedProfile, HydratedTargetSpec, NamespacedName, PipelineStatus, ProfileSpec, ProfileStatus,
+    RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind, TargetReference, TargetSpec,
+    TargetStatus,
 };
 use crate::plan::pipeline::chart::{bootstrap_name, release_name};
+use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject, within};
 use crate::plan::pipeline::object_map::{NamedKind, NamedObject, NamesOthers as _};
 use crate::plan::pipeline::objects::PipelineObjects;
-use crate::plan::pipeline::references::{Reference, ReferenceRules};
-use crate::plan::pipeline::selector::matches;
-use crate::plan::pipeline::source::{may_reach, that_may_match};
+use crate::plan::pipeline::references::ReferenceRules;
+use crate::plan::pipeline::source::{matched, that_may_match};
 use crate::plan::pipeline::task_state::PipelineTask;
 
 /// What there is at one moment, to find in it whom an object concerns.
@@ -51,11 +51,7 @@ impl<'o> ConcernSearch<'o> {
     }
 
     /// Whom a version of a Target concerns.
-    pub fn version(
-        &mut self,
-        key: &ObjectKey,
-        object: &PipelineObject<HydratedTargetSpec, HydratedTargetStatus>,
-    ) {
+    pub fn version(&mut self, key: &ObjectKey, object: &StoredVersion) {
         self.found.own_of_version(key, object);
     }
 
@@ -144,14 +140,8 @@ impl<'o> ConcernSearch<'o> {
         let objects = self.objects;
         let targets = objects.targets.naming(NamedKind::Registry, key);
         let targets = targets.filter(|(target, _)| {
-            let reference = Reference {
-                from_kind: "Target",
-                from: &target.namespace,
-                to_kind: "Registry",
-                to: &key.namespace,
-                name: &key.name,
-            };
-            self.rules.allow(&objects.grants, reference)
+            let from = ("Target", target.namespace.as_str());
+            self.rules.allow(&objects.grants, from, "Registry", key)
         });
         self.found.targets.extend(targets.map(|(key, _)| key.clone()));
         for (binding, object) in objects.registry_bindings.naming(NamedKind::Registry, key) {
@@ -201,14 +191,8 @@ impl<'o> ConcernSearch<'o> {
     /// The Targets that a Profile matches and may reach.
     fn matched(&mut self, key: &ObjectKey, object: &PipelineObject<ProfileSpec, ProfileStatus>) {
         let Some(spec) = &object.spec else { return };
-        let (objects, rules) = (self.objects, self.rules);
-        for namespace in rules.reached(&objects.grants, "Profile", &key.namespace) {
-            let targets = within(&objects.targets, namespace).filter(|(target, object)| {
-                matches(&spec.target_selector, &object.labels)
-                    && may_reach(ReleaseSourceKind::Profile, key, target, objects, rules)
-            });
-            self.found.targets.extend(targets.map(|(key, _)| key.clone()));
-        }
+        let targets = matched(key, spec, self.objects, self.rules);
+        self.found.targets.extend(targets.cloned());
     }
 
     /// The Targets of other namespaces that have a Release of this source, whether it may reach them any more or not.
@@ -231,11 +215,7 @@ impl<'o> ConcernSearch<'o> {
     }
 
     /// The Target of a version that rests on something that changed.
-    pub(super) fn version_rests(
-        &mut self,
-        key: &ObjectKey,
-        object: &PipelineObject<HydratedTargetSpec, HydratedTargetStatus>,
-    ) {
+    pub(super) fn version_rests(&mut self, key: &ObjectKey, object: &StoredVersion) {
         if let Some(spec) = &object.spec {
             let target = ObjectKey::new(&key.namespace, &spec.target_name);
             self.found.targets.insert(target);

@@ -7,18 +7,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::decision::{NewTask, TargetInput};
+use super::decision::NewTask;
 use super::draft::{ChartState, Draft};
 use super::releases::Unrendered;
 use crate::api::ReleaseConfig;
 use crate::api::conditions::Reason;
-use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, RenderRegistryReference};
+use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec};
 use crate::plan::pipeline::chart::{PlannedChart, chart_again};
 use crate::plan::pipeline::conditions::{Verdict, listed};
-use crate::plan::pipeline::destination::{RenderDestination, named};
-use crate::plan::pipeline::history::is_pushed;
+use crate::plan::pipeline::destination::RenderDestination;
+use crate::plan::pipeline::history::{StoredVersion, is_pushed};
 use crate::plan::pipeline::lookups::{ChartAnswer, ChartQuestion, FoundChart, made_of};
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pipeline::prune::registry_of;
 use crate::plan::pipeline::task::last_attempt;
 use crate::plan::pipeline::task_state::PipelineTaskState;
 
@@ -106,24 +107,20 @@ impl<'o> Draft<'o> {
 
     /// The same chart in the newest version that was pushed.
     fn known_to_be_there(&self, release: &HydratedRelease) -> Option<&'o HydratedRelease> {
-        let mut pushed = self
-            .versions
-            .values()
-            .rev()
-            .filter(|(_, version)| is_pushed(version));
-        let (_, version) = pushed.next()?;
-        let mut known = version.spec.as_ref()?.releases.values().map(Arc::as_ref);
+        let newest = self.pushed_versions().next()?;
+        let mut known = newest.spec.as_ref()?.releases.values().map(Arc::as_ref);
         known.find(|known| is_same_chart(known, release))
+    }
+
+    /// The versions that were pushed, from the newest.
+    fn pushed_versions(&self) -> impl Iterator<Item = &'o StoredVersion> {
+        let versions = self.versions.values().rev().map(|(_, version)| *version);
+        versions.filter(|version| is_pushed(version))
     }
 
     fn question(&self, release: &HydratedRelease, registry: &RenderDestination) -> ChartQuestion {
         // Not of one that is being pushed: its digest is of the attempt that this question led to.
-        let pushed = self
-            .versions
-            .values()
-            .rev()
-            .filter(|(_, version)| is_pushed(version));
-        let specs = pushed.filter_map(|(_, version)| version.spec.as_ref());
+        let specs = self.pushed_versions().filter_map(|version| version.spec.as_ref());
         let mut named = specs.flat_map(|spec| spec.releases.values()).map(Arc::as_ref);
         let newest = named
             .find(|known| is_same_chart(known, release))
@@ -146,19 +143,9 @@ impl<'o> Draft<'o> {
         version: &HydratedTargetSpec,
         destination: &RenderDestination,
     ) -> Option<RenderDestination> {
-        let TargetInput {
-            target,
-            objects,
-            rules,
-            catalog,
-            ..
-        } = self.input;
-        let reference = RenderRegistryReference {
-            kind: version.registry.kind,
-            name: version.registry.name.clone(),
-            namespace: version.registry.namespace.clone(),
-        };
-        let of_version = named(target.key, &reference, objects, rules, catalog).ok();
+        let input = self.input;
+        let (key, named) = (input.target.key, &version.registry);
+        let of_version = registry_of(key, named, input.objects, input.rules, input.catalog);
         let has_host =
             |registry: &RenderDestination| registry.hostname.eq_ignore_ascii_case(host_of(release));
         of_version

@@ -12,7 +12,8 @@ use super::draft::{ChartState, Draft};
 use super::staging::{WaitingRelease, verdict_on};
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, TargetRelease,
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, ReleaseSource,
+    TargetRelease,
 };
 use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
@@ -116,18 +117,22 @@ impl<'o> Draft<'o> {
             if let KeptReason::Unmatched(since) = kept.why {
                 self.leaving(&kept.unique_name, since);
             }
-            self.out.status.releases.push(Arc::new(TargetRelease {
-                unique_name: kept.unique_name.clone(),
-                namespace: kept.last.namespace.clone(),
-                name: kept.last.name.clone(),
-                source: kept.source.clone(),
-                priority: kept.priority,
-                version: kept.last.version.clone(),
-            }));
-            releases.insert(kept.unique_name.clone(), Arc::clone(kept.last));
-            self.keep_tasks_of(kept.last);
+            let listed = listed_as_before(&kept.unique_name, kept.last, &kept.source, kept.priority);
+            self.keep_as_before(listed, kept.last, &mut releases);
         }
         releases
+    }
+
+    /// Keeps a Release as the last version has it.
+    pub(super) fn keep_as_before(
+        &mut self,
+        listed: Arc<TargetRelease>,
+        last: &Arc<HydratedRelease>,
+        releases: &mut BTreeMap<String, Arc<HydratedRelease>>,
+    ) {
+        releases.insert(listed.unique_name.clone(), Arc::clone(last));
+        self.out.status.releases.push(listed);
+        self.keep_tasks_of(last);
     }
 
     /// Says that what has the unique name leaves once it has not matched for long enough.
@@ -167,7 +172,7 @@ impl<'o> Draft<'o> {
     }
 
     /// Keeps the tasks of a Release that stays as it is: once it can be resolved again, its chart needs not be rendered again.
-    pub(super) fn keep_tasks_of(&mut self, release: &HydratedRelease) {
+    fn keep_tasks_of(&mut self, release: &HydratedRelease) {
         let TargetInput { target, objects, .. } = self.input;
         let release = ObjectKey::new(&release.namespace, &release.name);
         let namespace = &target.key.namespace;
@@ -266,6 +271,23 @@ fn conflict(conflicts: &[DataConflict]) -> Option<Verdict> {
 fn shown_path(path: &str) -> Option<&str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     (!path.is_empty() && path.len() <= 100 && path.chars().all(is_plain)).then_some(path)
+}
+
+/// What a status says of a Release that is on the Target as a version has it.
+pub(super) fn listed_as_before(
+    unique_name: &str,
+    release: &HydratedRelease,
+    source: &ReleaseSource,
+    priority: i32,
+) -> Arc<TargetRelease> {
+    Arc::new(TargetRelease {
+        unique_name: unique_name.to_owned(),
+        namespace: release.namespace.clone(),
+        name: release.name.clone(),
+        source: source.clone(),
+        priority,
+        version: release.version.clone(),
+    })
 }
 
 fn listed_release(release: &AcceptedRelease<'_>, chart: &PlannedChart) -> TargetRelease {

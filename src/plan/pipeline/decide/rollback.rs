@@ -1,13 +1,9 @@
 //! A Target that is pinned to one of its versions.
 
-use std::sync::Arc;
-
 use super::draft::Draft;
-use super::releases::BundledReleases;
+use super::releases::{BundledReleases, listed_as_before};
 use crate::api::conditions::{ConditionType, Reason};
-use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, ReleaseSourceKind, TargetRelease,
-};
+use crate::api::pipeline::{HydratedProfile, HydratedRelease, HydratedTargetSpec, ReleaseSourceKind};
 use crate::plan::pipeline::conditions::{Verdict, listed};
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::history::chart_of;
@@ -38,7 +34,9 @@ impl Draft<'_> {
             Verdict::good(Reason::Resolved, "the Releases are those of an earlier version"),
         );
         self.out.status.leaving.clear();
-        self.out.status.releases = version.releases.iter().map(pinned_release).collect();
+        let pinned = version.releases.iter();
+        let pinned = pinned.map(|(name, last)| listed_as_before(name, last, &last.source, last.priority));
+        self.out.status.releases = pinned.collect();
         let (releases, rendered) = self.charts_again(version, destination);
         self.condition(ConditionType::ReleasesRendered, rendered.clone());
         let bundled = rendered.holds.then(|| BundledReleases {
@@ -114,24 +112,7 @@ impl Draft<'_> {
 
     /// Whether a source may reach the Target.
     fn may_get(&self, kind: ReleaseSourceKind, namespace: &str, name: &str) -> bool {
-        let source = ObjectKey::new(namespace, name);
-        may_reach(
-            kind,
-            &source,
-            self.input.target.key,
-            self.input.objects,
-            self.input.rules,
-        )
+        let (source, input) = (ObjectKey::new(namespace, name), self.input);
+        may_reach(kind, &source, input.target.key, input.objects, input.rules)
     }
-}
-
-fn pinned_release((unique_name, release): (&String, &Arc<HydratedRelease>)) -> Arc<TargetRelease> {
-    Arc::new(TargetRelease {
-        unique_name: unique_name.clone(),
-        namespace: release.namespace.clone(),
-        name: release.name.clone(),
-        source: release.source.clone(),
-        priority: release.priority,
-        version: release.version.clone(),
-    })
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::draft::Draft;
+use super::releases::listed_as_before;
 use crate::api::conditions::Reason;
-use crate::api::pipeline::{
-    HydratedRelease, HydratedTargetSpec, ReleaseSource, ReleaseSourceKind, TargetRelease,
-};
+use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, ReleaseSource, ReleaseSourceKind};
 use crate::plan::pipeline::conditions::{Verdict, listed};
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::object::ObjectKey;
@@ -88,16 +87,8 @@ impl<'o> Draft<'o> {
         releases: &mut BTreeMap<String, Arc<HydratedRelease>>,
     ) {
         for held in waiting {
-            self.out.status.releases.push(Arc::new(TargetRelease {
-                unique_name: held.unique_name.clone(),
-                namespace: held.last.namespace.clone(),
-                name: held.last.name.clone(),
-                source: held.source.clone(),
-                priority: held.priority,
-                version: held.last.version.clone(),
-            }));
-            releases.insert(held.unique_name.clone(), Arc::clone(held.last));
-            self.keep_tasks_of(held.last);
+            let listed = listed_as_before(&held.unique_name, held.last, &held.source, held.priority);
+            self.keep_as_before(listed, held.last, releases);
         }
     }
 }

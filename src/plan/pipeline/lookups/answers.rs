@@ -48,9 +48,7 @@ impl FoundChart {
     pub fn is_what_was_recorded(&self, question: &ChartQuestion) -> bool {
         self.digest.is_some() && (question.digest.is_none() || self.digest == question.digest)
     }
-}
 
-impl FoundChart {
     fn content_bytes(&self) -> usize {
         self.made_of.as_ref().map_or(0, |made_of| made_of.len())
     }

@@ -186,7 +186,8 @@ fn attempt(input: PruneInput<'_>, progress: &PruneProgress) -> PruneStep {
 }
 
 /// The registry of a version as it is now, if the version's namespace may still use it.
-fn registry_of(
+#[must_use]
+pub fn registry_of(
     key: &ObjectKey,
     registry: &HydratedRegistry,
     objects: &PipelineObjects,
@@ -241,8 +242,8 @@ fn host_of<'o>(
     if named.kind == RegistryKind::ClusterRegistry {
         return Some(&catalog.registries.get(&named.name)?.spec.hostname);
     }
-    let namespace = named.namespace.as_ref().unwrap_or(&task.namespace);
-    let found = objects.registries.get(&ObjectKey::new(namespace, &named.name))?;
+    let key = task.referred(named.namespace.as_ref(), &named.name);
+    let found = objects.registries.get(&key)?;
     Some(&found.spec.as_ref()?.hostname)
 }
 

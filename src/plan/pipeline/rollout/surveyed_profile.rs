@@ -6,7 +6,7 @@ use crate::api::pipeline::{ProfileSpec, ReleaseBindingSpec, ReleaseSource, Relea
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
-use crate::plan::pipeline::source::{TargetView, is_target, may_reach};
+use crate::plan::pipeline::source::{TargetView, is_target, may_reach, source};
 
 /// A Profile whose Targets are looked at.
 pub(super) struct SurveyedProfile<'o> {
@@ -27,11 +27,6 @@ enum EarlierSource<'o> {
 impl<'o> SurveyedProfile<'o> {
     /// A Profile, and what comes before it.
     pub fn of(key: &'o ObjectKey, spec: &ProfileSpec, objects: &'o PipelineObjects) -> Self {
-        let source = ReleaseSource {
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            kind: ReleaseSourceKind::Profile,
-        };
         let (namespace, name) = (&key.namespace, &spec.release_ref.name);
         // The order of sources: by name, a ReleaseBinding before a Profile.
         let bindings =
@@ -53,7 +48,7 @@ impl<'o> SurveyedProfile<'o> {
             Some(EarlierSource::Profile(other, selector))
         });
         Self {
-            source,
+            source: source(ReleaseSourceKind::Profile, key),
             release: ObjectKey::new(namespace, name),
             earlier: bindings.chain(profiles).collect(),
         }
