@@ -2,63 +2,14 @@
 //!
 //! Every reason that can appear on an object is in [`Reason`]; `docs/reasons/` says of each what to do about it.
 
+mod condition_type;
+
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// Type of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConditionType {
-    /// Whether a Job runs for the task, or why none does.
-    JobScheduled,
-    /// The Job completed and its result is recorded.
-    JobSucceeded,
-    /// The Job failed, or its result is not to be trusted.
-    JobFailed,
-    /// Mirrors the outcome for `kubectl wait` and for tools that follow kstatus.
-    Ready,
-    /// Only a person can help.
-    Stalled,
-    /// Whether a class keeps the credential in another container than what a tenant wrote.
-    Isolated,
-    /// Whether the image of a class can be pulled with the Secrets that it names.
-    PullSecretsResolved,
-    /// Whether the image of a class is pulled where its Jobs run; it is there only while it is not.
-    ImagePulled,
-    /// Whether the hub reaches a cluster, and may do there what it must.
-    Connected,
-    /// Whether a Target's registry is there and may be used.
-    RegistryResolved,
-    /// Which Releases a Target gets.
-    ReleasesResolved,
-    /// Whether the chart of each Release of a Target is pushed.
-    ReleasesRendered,
-    /// Whether the chart of the newest version of a Target is pushed.
-    BootstrapReady,
-}
-
-impl ConditionType {
-    /// The name in a condition.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::JobScheduled => "JobScheduled",
-            Self::JobSucceeded => "JobSucceeded",
-            Self::JobFailed => "JobFailed",
-            Self::Ready => "Ready",
-            Self::Stalled => "Stalled",
-            Self::Isolated => "Isolated",
-            Self::PullSecretsResolved => "PullSecretsResolved",
-            Self::ImagePulled => "ImagePulled",
-            Self::Connected => "Connected",
-            Self::RegistryResolved => "RegistryResolved",
-            Self::ReleasesResolved => "ReleasesResolved",
-            Self::ReleasesRendered => "ReleasesRendered",
-            Self::BootstrapReady => "BootstrapReady",
-        }
-    }
-}
+pub use condition_type::ConditionType;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
@@ -351,6 +302,19 @@ pub struct DesiredCondition {
     pub message: String,
 }
 
+impl DesiredCondition {
+    /// A condition that holds or does not, for this reason.
+    #[must_use]
+    pub fn new(type_: ConditionType, status: bool, reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            type_,
+            status,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
 /// Puts the wanted conditions in place of those of their types, and removes the types in `gone`.
 ///
 /// A condition whose status stays keeps its transition time, so that a write that changes nothing can be seen as such.
@@ -384,12 +348,28 @@ pub fn merge(
     }
 }
 
+/// The condition of a type.
+#[must_use]
+pub fn find_condition(conditions: &[Condition], type_: ConditionType) -> Option<&Condition> {
+    conditions.iter().find(|c| c.type_ == type_.as_str())
+}
+
 /// Whether a condition of the type holds.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: ConditionType) -> bool {
-    conditions
-        .iter()
-        .any(|c| c.type_ == type_.as_str() && c.status == "True")
+    find_condition(conditions, type_).is_some_and(|c| c.status == "True")
+}
+
+/// Whether the condition of a type has this reason.
+#[must_use]
+pub fn has_reason(conditions: &[Condition], type_: ConditionType, reason: Reason) -> bool {
+    find_condition(conditions, type_).is_some_and(|c| c.reason == reason.as_str())
+}
+
+/// The reason of the condition of a type, if this version knows it.
+#[must_use]
+pub fn reason_of(conditions: &[Condition], type_: ConditionType) -> Option<Reason> {
+    Reason::parse(&find_condition(conditions, type_)?.reason)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use tracing::Span;
 
-use crate::api::conditions::ConditionType;
+use crate::api::conditions::{ConditionType, find_condition};
 use crate::plan::pipeline::decide::TargetDecision;
 use crate::plan::pipeline::object::ObjectKey;
 
@@ -13,10 +13,7 @@ pub(super) fn span_of(key: &ObjectKey) -> Span {
 
 /// Shows what was decided about a Target.
 pub(super) fn log_decision(key: &ObjectKey, decision: &TargetDecision) {
-    let ready = || {
-        let mut conditions = decision.status.conditions.iter();
-        conditions.find(|condition| condition.type_ == ConditionType::Ready.as_str())
-    };
+    let ready = || find_condition(&decision.status.conditions, ConditionType::Ready);
     tracing::debug!(
         namespace = key.namespace,
         target_name = key.name,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::RenderTask;
-use crate::api::conditions::{ConditionType, Reason};
+use crate::api::conditions::{ConditionType, Reason, has_reason};
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
 use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, TargetStatus};
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
@@ -299,10 +299,7 @@ fn is_progress(known: &TargetStatus, new: &TargetStatus) -> bool {
 }
 
 fn is_pending(status: &TargetStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|condition| {
-        condition.type_ == ConditionType::Ready.as_str() && condition.reason == Reason::Pending.as_str()
-    })
+    has_reason(&status.conditions, ConditionType::Ready, Reason::Pending)
 }
 
 /// The errors of a creation that stay as long as nothing else changes.

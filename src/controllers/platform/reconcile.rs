@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::conditions::{self, ConditionType};
+use crate::api::conditions::{self, ConditionType, find_condition};
 use crate::api::labels::REGISTRY_HOST;
 use crate::kubernetes::apply::{CallError, PlatformStatusPatch};
 use crate::plan::platform::catalog::{Catalog, CatalogClass, CatalogCluster, CatalogRegistry};
@@ -217,8 +216,7 @@ impl CatalogController {
 
     fn recreated<K: PlatformKind>(&self, spec: &K::Spec, object: &StoredObject<K>) -> Vec<String> {
         let status = &object.status;
-        let is_ready = |condition: &&Condition| condition.type_ == ConditionType::Ready.as_str();
-        let ready = status.conditions.iter().find(is_ready);
+        let ready = find_condition(&status.conditions, ConditionType::Ready);
         let mentioned = ready.map_or("", |ready| &ready.message);
         let mentioned: Vec<&str> = namespaces::mentioned(mentioned)
             .filter(|name| !self.namespaces.is_own(name))

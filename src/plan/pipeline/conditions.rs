@@ -56,12 +56,7 @@ impl Verdict {
     /// The condition of a type.
     #[must_use]
     pub fn of(self, type_: ConditionType) -> DesiredCondition {
-        DesiredCondition {
-            type_,
-            status: self.holds,
-            reason: self.reason,
-            message: self.message,
-        }
+        DesiredCondition::new(type_, self.holds, self.reason, self.message)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use crate::api::conditions::{ConditionType, Reason};
+use crate::api::conditions::{ConditionType, Reason, find_condition, has_reason};
 use crate::api::pipeline::{HydratedTargetSpec, HydratedTargetStatus, ProfileStatus, TargetStatus};
 
 /// What an event says.
@@ -70,15 +70,10 @@ fn reached_reason(
     type_: ConditionType,
     reason: Reason,
 ) -> Option<PipelineReport> {
-    let found = |conditions: &[Condition]| {
-        let mut all = conditions.iter();
-        all.find(|condition| condition.type_ == type_.as_str() && condition.reason == reason.as_str())
-            .map(|condition| condition.message.clone())
-    };
-    let note = found(new)?;
-    found(old).is_none().then_some(PipelineReport {
+    let reached = find_condition(new, type_).filter(|new| new.reason == reason.as_str())?;
+    (!has_reason(old, type_, reason)).then(|| PipelineReport {
         is_warning: true,
         reason,
-        note,
+        note: reached.message.clone(),
     })
 }

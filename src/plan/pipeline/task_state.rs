@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::conditions::{ConditionType, Reason};
+use crate::api::conditions::{ConditionType, Reason, reason_of};
 use crate::api::termination::PERMANENT_FAILURE;
 use crate::api::{FailurePhase, RegistryReference, RenderTaskSpec, TaskFailure, TaskOwner};
 use crate::plan::task::model::{Task, TaskPhase};
@@ -133,7 +133,8 @@ fn state(task: &Task) -> PipelineTaskState {
             at,
         },
         TaskPhase::Failed => {
-            let reason = reason_of(task, ConditionType::JobFailed).unwrap_or(Reason::JobFailed);
+            let reason =
+                reason_of(&task.status.conditions, ConditionType::JobFailed).unwrap_or(Reason::JobFailed);
             // The same configuration fails the same way again, and a tag is not taken back.
             let is_permanent = |failure: &TaskFailure| {
                 failure.phase == FailurePhase::Render
@@ -143,18 +144,12 @@ fn state(task: &Task) -> PipelineTaskState {
                 reason == Reason::TagConflict || task.status.failure.as_ref().is_some_and(is_permanent);
             PipelineTaskState::Failed { reason, at, is_final }
         }
-        TaskPhase::Pending => match reason_of(task, ConditionType::Ready) {
+        TaskPhase::Pending => match reason_of(&task.status.conditions, ConditionType::Ready) {
             None | Some(Reason::Queued) => PipelineTaskState::Running,
             Some(reason) => PipelineTaskState::Blocked(reason),
         },
         TaskPhase::Running => PipelineTaskState::Running,
     }
-}
-
-fn reason_of(task: &Task, type_: ConditionType) -> Option<Reason> {
-    let mut conditions = task.status.conditions.iter();
-    let found = conditions.find(|condition| condition.type_ == type_.as_str());
-    found.and_then(|condition| Reason::parse(&condition.reason))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub fn conditions(
         return vec![undecodable(": tasks of the class wait until then")];
     };
     let ready = match objection {
-        Some(objection) => want(
+        Some(objection) => DesiredCondition::new(
             ConditionType::Ready,
             false,
             Reason::JobRefused,
@@ -74,7 +74,7 @@ fn ready(spec: &RendererClassSpec) -> DesiredCondition {
     } else {
         "tasks can use the class"
     };
-    want(ConditionType::Ready, true, Reason::Ready, message)
+    DesiredCondition::new(ConditionType::Ready, true, Reason::Ready, message)
 }
 
 fn isolated(mode: RendererMode) -> DesiredCondition {
@@ -92,16 +92,7 @@ fn isolated(mode: RendererMode) -> DesiredCondition {
              credential that can push nowhere else, or use mode Split",
         ),
     };
-    want(ConditionType::Isolated, status, reason, message)
-}
-
-fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> DesiredCondition {
-    DesiredCondition {
-        type_,
-        status,
-        reason,
-        message: message.to_owned(),
-    }
+    DesiredCondition::new(ConditionType::Isolated, status, reason, message)
 }
 
 #[cfg(test)]

@@ -121,12 +121,8 @@ pub fn condition(image: &str, named: &[NamedPullSecret]) -> Option<DesiredCondit
             "a pull Secret of the class cannot be used: {outcomes}; correct it in the hub's release namespace: the next Job uses it"
         ),
     };
-    Some(DesiredCondition {
-        type_: ConditionType::PullSecretsResolved,
-        status: reason == Reason::Resolved,
-        reason,
-        message,
-    })
+    let (type_, holds) = (ConditionType::PullSecretsResolved, reason == Reason::Resolved);
+    Some(DesiredCondition::new(type_, holds, reason, message))
 }
 
 fn reason(named: &[NamedPullSecret]) -> Reason {

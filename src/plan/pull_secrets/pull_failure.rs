@@ -202,12 +202,13 @@ impl ClassPullFailure {
     /// The condition of the class.
     #[must_use]
     pub fn condition(&self, image: &str, named: &[NamedPullSecret]) -> DesiredCondition {
-        DesiredCondition {
-            type_: ConditionType::ImagePulled,
-            status: false,
-            reason: Reason::ImagePullFailed,
-            message: self.message(image, named),
-        }
+        let message = self.message(image, named);
+        DesiredCondition::new(
+            ConditionType::ImagePulled,
+            false,
+            Reason::ImagePullFailed,
+            message,
+        )
     }
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderClusterStatus;
-use crate::api::conditions::{self, ConditionType, DesiredCondition, Reason};
+use crate::api::conditions::{self, ConditionType, DesiredCondition, Reason, find_condition};
 
 use super::health::{self, ConnectionHealth, ConnectionPhase};
 use super::kubeconfig_fault::{KubeconfigFault, KubeconfigFlaw};
@@ -219,8 +219,7 @@ pub fn contradicts(one: &RenderClusterStatus, other: &RenderClusterStatus) -> bo
 }
 
 fn connected(status: &RenderClusterStatus) -> Option<&Condition> {
-    let type_ = ConditionType::Connected.as_str();
-    status.conditions.iter().find(|c| c.type_ == type_)
+    find_condition(&status.conditions, ConditionType::Connected)
 }
 
 fn is_stale(written: Option<&Time>, probe: Timestamp) -> bool {
@@ -250,12 +249,12 @@ fn wanted(facts: &ClusterFacts<'_>, attempts: Option<&(u32, Time)>) -> DesiredCo
         );
     }
     let reason = facts.state.reason();
-    DesiredCondition {
-        type_: ConditionType::Connected,
-        status: reason == Reason::Connected,
+    DesiredCondition::new(
+        ConditionType::Connected,
+        reason == Reason::Connected,
         reason,
         message,
-    }
+    )
 }
 
 /// A `RenderCluster` whose spec this version does not understand.

@@ -38,8 +38,8 @@ pub struct StartedJob {
 #[must_use]
 pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTaskStatus {
     let wanted = [
-        want(ConditionType::JobScheduled, true, Reason::JobScheduled, RUNS),
-        want(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
+        DesiredCondition::new(ConditionType::JobScheduled, true, Reason::JobScheduled, RUNS),
+        DesiredCondition::new(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
     ];
     let mut status = after_last_write(task, &wanted, &[ConditionType::Stalled], now);
     status.job_ref = Some(object_ref(
@@ -58,8 +58,8 @@ pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTask
 #[must_use]
 pub fn waiting_for_image(task: &Task, failure: Option<&str>, now: Timestamp) -> RenderTaskStatus {
     let ready = match failure {
-        Some(failure) => want(ConditionType::Ready, false, Reason::ImagePullFailed, failure),
-        None => want(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
+        Some(failure) => DesiredCondition::new(ConditionType::Ready, false, Reason::ImagePullFailed, failure),
+        None => DesiredCondition::new(ConditionType::Ready, false, Reason::JobScheduled, RUNS),
     };
     after_last_write(task, &[ready], &[], now)
 }
@@ -69,11 +69,16 @@ pub fn waiting_for_image(task: &Task, failure: Option<&str>, now: Timestamp) -> 
 pub fn refused(task: &Task, refusal: &Refusal, now: Timestamp) -> RenderTaskStatus {
     let Refusal { reason, message } = refusal;
     let mut wanted = vec![
-        want(ConditionType::JobScheduled, false, *reason, message),
-        want(ConditionType::Ready, false, *reason, message),
+        DesiredCondition::new(ConditionType::JobScheduled, false, *reason, message),
+        DesiredCondition::new(ConditionType::Ready, false, *reason, message),
     ];
     let gone: &[_] = if reason.is_stalled() {
-        wanted.push(want(ConditionType::Stalled, true, *reason, message));
+        wanted.push(DesiredCondition::new(
+            ConditionType::Stalled,
+            true,
+            *reason,
+            message,
+        ));
         &[]
     } else {
         &[ConditionType::Stalled]
@@ -92,14 +97,14 @@ pub fn succeeded(
 ) -> RenderTaskStatus {
     let message = "the chart was pushed";
     let wanted = [
-        want(
+        DesiredCondition::new(
             ConditionType::JobScheduled,
             true,
             Reason::JobScheduled,
             "the renderer Job ran",
         ),
-        want(ConditionType::JobSucceeded, true, Reason::JobSucceeded, message),
-        want(ConditionType::Ready, true, Reason::JobSucceeded, message),
+        DesiredCondition::new(ConditionType::JobSucceeded, true, Reason::JobSucceeded, message),
+        DesiredCondition::new(ConditionType::Ready, true, Reason::JobSucceeded, message),
     ];
     let gone = [ConditionType::JobFailed, ConditionType::Stalled];
     let mut status = after_last_write(task, &wanted, &gone, now);
@@ -224,15 +229,15 @@ fn ended_badly(
     now: Timestamp,
 ) -> RenderTaskStatus {
     let wanted = [
-        want(
+        DesiredCondition::new(
             ConditionType::JobScheduled,
             true,
             Reason::JobScheduled,
             "the renderer Job ran",
         ),
-        want(ConditionType::JobFailed, true, reason, message),
-        want(ConditionType::Ready, false, reason, message),
-        want(ConditionType::Stalled, true, reason, message),
+        DesiredCondition::new(ConditionType::JobFailed, true, reason, message),
+        DesiredCondition::new(ConditionType::Ready, false, reason, message),
+        DesiredCondition::new(ConditionType::Stalled, true, reason, message),
     ];
     let mut status = after_last_write(task, &wanted, &[ConditionType::JobSucceeded], now);
     status.completion_time = Some(Time(ended));
@@ -259,15 +264,6 @@ fn explain(said: Option<&Termination>, deadline: bool, stop: Option<PodKillReaso
         None => {
             "the renderer's pod ended without saying why, as when it was killed or its image is not a renderer; ask the platform operator to look at the pod"
         }
-    }
-}
-
-fn want(type_: ConditionType, status: bool, reason: Reason, message: &str) -> DesiredCondition {
-    DesiredCondition {
-        type_,
-        status,
-        reason,
-        message: message.to_owned(),
     }
 }
 

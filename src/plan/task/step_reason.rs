@@ -1,7 +1,7 @@
 //! Why a step is the next one, as one of a closed list of labels for the log. Nothing is decided by it.
 
 use crate::api::RenderTaskStatus;
-use crate::api::conditions::{ConditionType, Reason};
+use crate::api::conditions::{ConditionType, Reason, reason_of};
 
 use super::job_state::JobState;
 use super::model::TaskPhase;
@@ -115,9 +115,7 @@ impl StepReason {
 
 /// What a status says in the condition that it always has.
 fn said(status: &RenderTaskStatus) -> Option<Reason> {
-    let ready = ConditionType::Ready.as_str();
-    let mut conditions = status.conditions.iter();
-    Reason::parse(&conditions.find(|c| c.type_ == ready)?.reason)
+    reason_of(&status.conditions, ConditionType::Ready)
 }
 
 /// Why the objects of a task go.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::RenderTaskStatus;
-use crate::api::conditions::{ConditionType, Reason, is_true};
+use crate::api::conditions::{ConditionType, Reason, find_condition, is_true};
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
 use crate::plan::task::model::{Task, TaskPhase};
@@ -73,7 +73,7 @@ fn record_events(events: &EventRecorder, task: &Task, is_first: bool) {
         TaskPhase::Pending if is_first => ConditionType::JobScheduled,
         _ => return,
     };
-    let Some(condition) = task.status.conditions.iter().find(|c| c.type_ == type_.as_str()) else {
+    let Some(condition) = find_condition(&task.status.conditions, type_) else {
         return;
     };
     let Some(reason) = Reason::parse(&condition.reason) else {

@@ -7,7 +7,7 @@ use kube::core::{Selector, SelectorExt as _};
 
 use super::surveyed_profile::SurveyedProfile;
 use super::turns::RolloutStanding;
-use crate::api::conditions::{ConditionType, Reason};
+use crate::api::conditions::{ConditionType, Reason, has_reason};
 use crate::api::pipeline::{
     HydratedRelease, ProfileSpec, ReleaseSource, ReleaseSourceKind, TargetSpec, TargetStatus,
 };
@@ -339,7 +339,6 @@ impl Look<'_, '_> {
     }
 
     fn says(&self, type_: ConditionType, reason: Reason) -> bool {
-        let mut conditions = self.target.object.status.conditions.iter();
-        conditions.any(|condition| condition.type_ == type_.as_str() && condition.reason == reason.as_str())
+        has_reason(&self.target.object.status.conditions, type_, reason)
     }
 }
