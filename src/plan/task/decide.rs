@@ -49,12 +49,7 @@ fn remove(o: &ObservedTask<'_>) -> ReconcileStep {
         // The caller gives the slots, so it knows that the task waits for one.
         Some(due) if o.now >= due && o.removal == RemovalState::Waits => ReconcileStep::REST,
         Some(due) if o.now >= due => ReconcileStep::DeleteTask,
-        wake => ReconcileStep::Rest {
-            wake,
-            wants_slot: false,
-            waits_for: None,
-            wants_site: false,
-        },
+        wake => ReconcileStep::rest(wake),
     }
 }
 
@@ -66,12 +61,7 @@ fn kept(o: &ObservedTask<'_>) -> ReconcileStep {
     }
     let kept = o.task.failure_cleanup_due(o.timeouts.kept_at_most);
     match remove(o) {
-        ReconcileStep::Rest { wake, .. } => ReconcileStep::Rest {
-            wake: Some(wake.map_or(kept, |w| w.min(kept))),
-            wants_slot: false,
-            waits_for: None,
-            wants_site: false,
-        },
+        ReconcileStep::Rest { wake, .. } => ReconcileStep::rest(Some(wake.map_or(kept, |w| w.min(kept)))),
         step => step,
     }
 }

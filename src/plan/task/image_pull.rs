@@ -2,8 +2,9 @@
 //!
 //! No watch shows pods that have not ended, because each would cost several events. A Job that takes longer than most is looked at.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 
+use super::model::after;
 use super::observed::ObservedTask;
 use super::status;
 use super::step::ReconcileStep;
@@ -48,10 +49,5 @@ fn source<'a>(o: &ObservedTask<'a>) -> PullSource<'a> {
 }
 
 fn rest(o: &ObservedTask<'_>, pause: SignedDuration) -> ReconcileStep {
-    ReconcileStep::Rest {
-        wake: Some(o.now.checked_add(pause).unwrap_or(Timestamp::MAX)),
-        wants_slot: false,
-        waits_for: None,
-        wants_site: false,
-    }
+    ReconcileStep::rest(Some(after(o.now, pause)))
 }

@@ -202,9 +202,7 @@ impl Task {
     }
 
     fn has_lost_its_job(&self) -> bool {
-        let mut conditions = self.status.conditions.iter();
-        let failed = conditions.find(|c| c.type_ == ConditionType::JobFailed.as_str());
-        failed.is_some_and(|c| c.reason == Reason::JobLost.as_str())
+        conditions::has_reason(&self.status.conditions, ConditionType::JobFailed, Reason::JobLost)
     }
 
     fn failed_job_ttl(&self) -> Option<i32> {
@@ -303,6 +301,8 @@ fn seconds(count: i32) -> SignedDuration {
 }
 
 /// So long after `start`, at the end of time where the sum leaves it.
-fn after(start: Timestamp, time: SignedDuration) -> Timestamp {
+/// A time later; at the end of time where there is no such time.
+#[must_use]
+pub fn after(start: Timestamp, time: SignedDuration) -> Timestamp {
     start.checked_add(time).unwrap_or(Timestamp::MAX)
 }

@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::RenderTaskSpec;
-use crate::api::conditions::{ConditionType, Reason};
+use crate::api::conditions::{ConditionType, Reason, find_condition};
 
 use super::create_blocked::CreateBlocked;
 use super::destination::resolve;
 use super::job_status::refuse;
+use super::model::after;
 use super::observed::ObservedTask;
 use super::refusal::Refusal;
 use super::step::ReconcileStep;
@@ -70,12 +71,7 @@ fn start_or(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<ReconcileStep
 /// Records what blocks the task. The API server may accept later what it refused, and no watch shows when.
 fn blocked(o: &ObservedTask<'_>, held: CreateBlocked) -> ReconcileStep {
     let rest = match held {
-        CreateBlocked::JobRefused => ReconcileStep::Rest {
-            wake: Some(later(o, refused_for(o))),
-            wants_slot: false,
-            waits_for: None,
-            wants_site: false,
-        },
+        CreateBlocked::JobRefused => ReconcileStep::rest(Some(later(o, refused_for(o)))),
         CreateBlocked::NameConflict | CreateBlocked::NotAdmitted | CreateBlocked::Forbidden(_) => {
             ReconcileStep::REST
         }
@@ -100,12 +96,7 @@ fn placed(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileSt
 
 /// Whether the cluster can be worked on now; what wakes the task is that it is connected.
 fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileStep> {
-    let waiting = |wake| ReconcileStep::Rest {
-        wake,
-        wants_slot: false,
-        waits_for: None,
-        wants_site: true,
-    };
+    let waiting = ReconcileStep::wait_for_site;
     match o.site {
         JobSiteState::Hub | JobSiteState::At(SiteState::Up) => Ok(()),
         // A RenderCluster that was disconnected refused the task before; one that is connected again changes its site in a
@@ -120,7 +111,7 @@ fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileS
             })
         }
         JobSiteState::At(SiteState::Down { since, reason }) => {
-            let due = since.checked_add(SOON_CONNECTED).unwrap_or(Timestamp::MAX);
+            let due = after(*since, SOON_CONNECTED);
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
             }
@@ -238,9 +229,7 @@ fn look_again(o: &ObservedTask<'_>) -> Timestamp {
 
 /// How long the task has been refused already.
 fn refused_for(o: &ObservedTask<'_>) -> SignedDuration {
-    let scheduled = ConditionType::JobScheduled.as_str();
-    let conditions = &o.task.status.conditions;
-    let since = conditions.iter().find(|c| c.type_ == scheduled);
+    let since = find_condition(&o.task.status.conditions, ConditionType::JobScheduled);
     since.map_or(SignedDuration::ZERO, |c| {
         o.now.duration_since(c.last_transition_time.0)
     })
@@ -248,9 +237,7 @@ fn refused_for(o: &ObservedTask<'_>) -> SignedDuration {
 
 fn later(o: &ObservedTask<'_>, pause: SignedDuration) -> Timestamp {
     let [shortest, longest] = LOOK_AGAIN;
-    o.now
-        .checked_add(pause.clamp(shortest, longest))
-        .unwrap_or(Timestamp::MAX)
+    after(o.now, pause.clamp(shortest, longest))
 }
 
 fn queued(o: &ObservedTask<'_>) -> ReconcileStep {

@@ -55,12 +55,27 @@ pub enum ReconcileStep {
 
 impl ReconcileStep {
     /// Nothing until something changes.
-    pub(super) const REST: Self = Self::Rest {
-        wake: None,
-        wants_slot: false,
-        waits_for: None,
-        wants_site: false,
-    };
+    pub(super) const REST: Self = Self::rest(None);
+
+    /// Waits until then.
+    pub(super) const fn rest(wake: Option<Timestamp>) -> Self {
+        Self::Rest {
+            wake,
+            wants_slot: false,
+            waits_for: None,
+            wants_site: false,
+        }
+    }
+
+    /// Waits for the site, and until then at the longest.
+    pub(super) const fn wait_for_site(wake: Option<Timestamp>) -> Self {
+        Self::Rest {
+            wake,
+            wants_slot: false,
+            waits_for: None,
+            wants_site: true,
+        }
+    }
 
     /// The step as a log has it.
     #[must_use]

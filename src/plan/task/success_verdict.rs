@@ -3,10 +3,11 @@
 //! The platform's objects and the task decide which registry is asked; of the cluster's report only the digest is used, as a
 //! claim. An answer to another request than the current one counts as none.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 
 use super::destination::chart_url;
 use super::job_status::started;
+use super::model::after;
 use super::observed::ObservedTask;
 use super::pod::layout::CLASS_CA_KEY;
 use super::step::ReconcileStep;
@@ -51,8 +52,8 @@ pub(super) fn success_verdict(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVer
     let since = o.verification.map_or(o.now, |verification| verification.since);
     let waited = o.now.duration_since(since);
     let again = |[shortest, longest]: [SignedDuration; 2]| {
-        let due = o.now.checked_add(waited.clamp(shortest, longest));
-        SuccessVerdict::Later(wait_until(due.unwrap_or(Timestamp::MAX)))
+        let due = after(o.now, waited.clamp(shortest, longest));
+        SuccessVerdict::Later(ReconcileStep::rest(Some(due)))
     };
     match verify_result(o, &request) {
         Some(VerifyResult::Held) => SuccessVerdict::Yes,
@@ -93,18 +94,9 @@ fn verify_step(o: &ObservedTask<'_>, job_uid: &str, request: Box<VerifyRequest>)
     // registry.
     match o.verification {
         Some(verification) if verification.answer.is_none() && o.now < verification.next => {
-            wait_until(verification.next)
+            ReconcileStep::rest(Some(verification.next))
         }
         _ => ReconcileStep::Verify(request),
-    }
-}
-
-fn wait_until(until: Timestamp) -> ReconcileStep {
-    ReconcileStep::Rest {
-        wake: Some(until),
-        wants_slot: false,
-        waits_for: None,
-        wants_site: false,
     }
 }
 

@@ -1,7 +1,8 @@
 //! What becomes of tasks whose cluster is not reached: they wait, but not for ever.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 
+use super::model::after;
 use super::observed::ObservedTask;
 use super::status;
 use super::step::ReconcileStep;
@@ -16,14 +17,14 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
 pub(super) fn wait(o: &ObservedTask<'_>) -> ReconcileStep {
     let Some(since) = o.site.lost_since() else {
         // The site was not requested yet, which this does; or its state changes before anything can be done.
-        return wait_until(None);
+        return ReconcileStep::wait_for_site(None);
     };
     if is_kept_away(o) {
-        return wait_until(Some(later(o.now, LOOK_AGAIN)));
+        return ReconcileStep::wait_for_site(Some(after(o.now, LOOK_AGAIN)));
     }
-    let due = later(since, o.timeouts.lost_timeout);
+    let due = after(since, o.timeouts.lost_timeout);
     if o.now < due {
-        return wait_until(Some(due));
+        return ReconcileStep::wait_for_site(Some(due));
     }
     ReconcileStep::WriteStatus(Box::new(status::cluster_lost(o.task, o.now)))
 }
@@ -44,23 +45,10 @@ pub(super) fn deletion_blocked(o: &ObservedTask<'_>) -> Option<ReconcileStep> {
     if o.site.is_reached() || is_written || !o.task.has_finalizer() || !is_left {
         return None;
     }
-    let due = later(o.task.deleted_at.unwrap_or(o.now), o.timeouts.orphan_grace);
+    let due = after(o.task.deleted_at.unwrap_or(o.now), o.timeouts.orphan_grace);
     Some(if o.now < due {
-        wait_until(Some(due))
+        ReconcileStep::wait_for_site(Some(due))
     } else {
         ReconcileStep::Abandon
     })
-}
-
-fn wait_until(wake: Option<Timestamp>) -> ReconcileStep {
-    ReconcileStep::Rest {
-        wake,
-        wants_slot: false,
-        waits_for: None,
-        wants_site: true,
-    }
-}
-
-fn later(since: Timestamp, pause: SignedDuration) -> Timestamp {
-    since.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
