@@ -64,18 +64,12 @@ pub fn read(answer: &[u8]) -> Option<AdmissionRejection> {
             .map(AdmissionRejection::Webhook);
     }
     if let Some(rest) = message.strip_prefix("Internal error occurred: failed calling webhook \"") {
-        return rest
-            .split_once('"')
-            .and_then(|(name, _)| named(name))
-            .map(AdmissionRejection::SilentWebhook);
+        return named(rest.split_once('"')?.0).map(AdmissionRejection::SilentWebhook);
     }
     let (_, behind) = message.split_once('"').unwrap_or_default();
     let (_, behind) = behind.split_once('"').unwrap_or_default();
     if let Some(rest) = behind.strip_prefix(" is forbidden: ValidatingAdmissionPolicy '") {
-        return rest
-            .split_once('\'')
-            .and_then(|(name, _)| named(name))
-            .map(AdmissionRejection::Policy);
+        return named(rest.split_once('\'')?.0).map(AdmissionRejection::Policy);
     }
     if said.reason.as_deref() != Some("Invalid") {
         return None;

@@ -1,5 +1,6 @@
 //! What the index keeps of an object's finalizers: their number, and the position of the hub's own.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{SeqAccess, Visitor};
@@ -67,7 +68,7 @@ impl FinalizerSummary {
 
 impl<'de> Deserialize<'de> for FinalizerSummary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(FinalizersVisitor)
+        deserializer.deserialize_any(FinalizersVisitor)
     }
 }
 
@@ -81,49 +82,22 @@ impl<'de> Visitor<'de> for FinalizersVisitor {
         f.write_str("a list of finalizers")
     }
 
-    fn visit_none<E>(self) -> Result<FinalizerSummary, E> {
-        Ok(FinalizerSummary::default())
-    }
-
     fn visit_unit<E>(self) -> Result<FinalizerSummary, E> {
         Ok(FinalizerSummary::default())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<FinalizerSummary, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<FinalizerSummary, A::Error> {
         let mut all = FinalizerSummary::default();
-        while let Some(IsHubFinalizer(is_own)) = names.next_element()? {
-            all.push(is_own);
+        while let Some(FinalizerName(name)) = names.next_element()? {
+            all.push(name == FINALIZER);
         }
         Ok(all)
     }
 }
 
-/// Whether a name is the hub's own finalizer.
-struct IsHubFinalizer(bool);
-
-impl<'de> Deserialize<'de> for IsHubFinalizer {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FinalizerNameVisitor;
-
-        impl Visitor<'_> for FinalizerNameVisitor {
-            type Value = IsHubFinalizer;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a finalizer")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<IsHubFinalizer, E> {
-                Ok(IsHubFinalizer(name == FINALIZER))
-            }
-        }
-
-        deserializer.deserialize_str(FinalizerNameVisitor)
-    }
-}
+/// A name that is only looked at.
+#[derive(Deserialize)]
+struct FinalizerName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

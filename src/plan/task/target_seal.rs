@@ -14,7 +14,7 @@ pub struct TargetSeal(pub Option<[u8; 32]>);
 
 impl<'de> Deserialize<'de> for TargetSeal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(AnnotationsVisitor)
+        deserializer.deserialize_any(AnnotationsVisitor)
     }
 }
 
@@ -28,16 +28,8 @@ impl<'de> Visitor<'de> for AnnotationsVisitor {
         f.write_str("annotations")
     }
 
-    fn visit_none<E>(self) -> Result<TargetSeal, E> {
-        Ok(TargetSeal::default())
-    }
-
     fn visit_unit<E>(self) -> Result<TargetSeal, E> {
         Ok(TargetSeal::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<TargetSeal, D::Error> {
-        deserializer.deserialize_map(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TargetSeal, A::Error> {
