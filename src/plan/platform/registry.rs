@@ -5,12 +5,12 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::api::ClusterRegistrySpec;
-use crate::api::basic_auth::{self, SecretHostMatch};
+use crate::api::basic_auth::SecretHostMatch;
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
-use crate::api::docker_config::DockerConfig;
 use crate::api::oci::{RegistryHost, RepositoryPrefix};
 
 use super::catalog::CredentialState;
+use crate::plan::task::tenant::tenant_credential::{BASIC_AUTH, basic_credential};
 
 /// Judges the Secret of this name that is to be used for the host.
 #[must_use]
@@ -21,20 +21,15 @@ pub fn credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -
     let Some(secret) = secret else {
         return CredentialState::Missing;
     };
-    let is_anothers = || named_host(secret, hostname) == SecretHostMatch::Another;
-    match secret.type_.as_deref() {
-        Some("kubernetes.io/basic-auth") if holds_pair(secret) && !is_anothers() => {
-            CredentialState::BasicAuth(name.to_owned())
-        }
-        Some("kubernetes.io/dockerconfigjson") if covers(secret, hostname) => {
-            CredentialState::DockerConfig(name.to_owned())
-        }
-        _ => CredentialState::Invalid,
+    match secret
+        .type_
+        .as_deref()
+        .filter(|_| basic_credential(secret, hostname).is_some())
+    {
+        None => CredentialState::Invalid,
+        Some(BASIC_AUTH) => CredentialState::BasicAuth(name.to_owned()),
+        Some(_) => CredentialState::DockerConfig(name.to_owned()),
     }
-}
-
-fn named_host(secret: &Secret, hostname: &str) -> SecretHostMatch {
-    SecretHostMatch::of(secret.metadata.annotations.as_ref(), hostname)
 }
 
 /// The verdict on a registry's Secret.
@@ -52,27 +47,11 @@ pub struct CredentialVerdict {
 pub fn judge_credential(name: Option<&str>, hostname: &str, secret: Option<&Secret>) -> CredentialVerdict {
     let credential = credential(name, hostname, secret);
     let is_pair = matches!(credential, CredentialState::BasicAuth(_));
-    let is_named = secret.is_some_and(|secret| named_host(secret, hostname) == SecretHostMatch::Same);
+    let named = secret.map(|secret| SecretHostMatch::of(secret.metadata.annotations.as_ref(), hostname));
     CredentialVerdict {
-        is_unbound: is_pair && !is_named,
+        is_unbound: is_pair && named != Some(SecretHostMatch::Same),
         credential,
     }
-}
-
-fn holds_pair(secret: &Secret) -> bool {
-    let value = |key: &str| secret.data.as_ref()?.get(key).map(|v| v.0.as_slice());
-    value("username")
-        .zip(value("password"))
-        .is_some_and(|(username, password)| basic_auth::parse(username, password).is_ok())
-}
-
-fn covers(secret: &Secret, hostname: &str) -> bool {
-    let bytes = secret.data.as_ref().and_then(|d| d.get(".dockerconfigjson"));
-    let config = bytes.and_then(|b| DockerConfig::parse(&b.0).ok());
-    let host: Option<RegistryHost> = hostname.parse().ok();
-    config
-        .zip(host)
-        .is_some_and(|(config, host)| matches!(config.lookup(&host), Ok(Some(_))))
 }
 
 /// The `Ready` condition of a registry.
@@ -91,12 +70,7 @@ pub fn ready(spec: &ClusterRegistrySpec, judged: &CredentialVerdict) -> DesiredC
     } else {
         healthy_message(judged)
     };
-    DesiredCondition {
-        type_: ConditionType::Ready,
-        status: reason == Reason::Ready,
-        reason,
-        message: message.to_owned(),
-    }
+    DesiredCondition::new(ConditionType::Ready, reason == Reason::Ready, reason, message)
 }
 
 /// The message about a registry without other faults.

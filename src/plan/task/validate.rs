@@ -130,6 +130,19 @@ pub fn crowded(task: &Task) -> Option<Refusal> {
     })
 }
 
+/// Whether the config Secret of a task can hold its configuration with so many bytes of credentials and certificates.
+///
+/// # Errors
+/// It cannot.
+pub(in crate::plan) fn check_size(task: &Task, copied: usize) -> Result<(), Refusal> {
+    if task.config.len() + copied <= MAX_CONFIG_BYTES {
+        return Ok(());
+    }
+    let message = "the configuration, with the credential and the certificates that are copied beside it, is larger than 1020 KiB; \
+                   make a new task with less";
+    Err(Refusal::new(Reason::ConfigTooLarge, message))
+}
+
 fn config_size(task: &Task, _: &RenderTaskSpec) -> Option<Refusal> {
     let message = "the configuration is larger than 1020 KiB as JSON; make a new task with less";
     (task.config.len() > MAX_CONFIG_BYTES).then(|| Refusal::new(Reason::ConfigTooLarge, message))

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use secrecy::ExposeSecret as _;
-
 use crate::api::conditions::Reason;
 use crate::api::names::job_name;
 
@@ -13,7 +11,7 @@ use crate::plan::task::model::Task;
 use crate::plan::task::pod::layout::CLASS_CA_KEY;
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::tenant_credential::TenantCredential;
-use crate::plan::task::validate::MAX_CONFIG_BYTES;
+use crate::plan::task::validate::check_size;
 
 /// Most bytes of certificates that are copied; they share their Secret with the configuration.
 const MAX_CERTIFICATES: usize = 256 * 1024;
@@ -44,9 +42,7 @@ impl fmt::Debug for CopiedCredentials {
 
 impl CopiedCredentials {
     fn bytes(&self) -> usize {
-        let login = self.login.as_ref().map_or(0, |login| {
-            login.credential.username.len() + login.credential.password.expose_secret().len()
-        });
+        let login = self.login.as_ref().map_or(0, TenantCredential::bytes);
         login + self.certificates.as_ref().map_or(0, String::len)
     }
 }
@@ -104,11 +100,7 @@ impl ResolvedTask {
     /// # Errors
     /// It is more than a Secret can hold.
     pub fn loaded(mut self, task: &Task, carried: &CopiedCredentials) -> Result<Self, Refusal> {
-        if task.config.len() + carried.bytes() > MAX_CONFIG_BYTES {
-            let message = "the configuration, with the credential and the certificates that are copied beside it, is larger than 1020 KiB; \
-                           make a new task with less";
-            return Err(Refusal::new(Reason::ConfigTooLarge, message));
-        }
+        check_size(task, carried.bytes())?;
         if let Some(login) = &carried.login {
             // The config Secret has the name of the Job.
             self.credential = CredentialState::BasicAuth(job_name(&task.id.name, &task.id.uid));

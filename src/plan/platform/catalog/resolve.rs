@@ -17,7 +17,7 @@ use crate::plan::remote::site::RemoteTarget;
 use crate::plan::task::model::{Task, TaskId};
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::tenant::tenant_destination::{PushAccess, TenantDestination};
-use crate::plan::task::validate::MAX_CONFIG_BYTES;
+use crate::plan::task::validate::check_size;
 
 /// What the platform offers.
 #[derive(Clone, Debug, Default)]
@@ -138,11 +138,7 @@ impl Catalog {
         spec: &RenderTaskSpec,
         own: &TenantDestination,
     ) -> Result<ResolvedTask, Refusal> {
-        if task.config.len() + own.bytes() > MAX_CONFIG_BYTES {
-            let message = "the configuration, with the credential and the certificates that are copied beside it, is larger than 1020 KiB; \
-                           make a new task with less";
-            return Err(Refusal::new(Reason::ConfigTooLarge, message));
-        }
+        check_size(task, own.bytes())?;
         let prefix = own.spec.repository_prefix.as_deref().unwrap_or_default();
         let (reference, prefix) = destination(&own.spec.hostname, prefix, task, spec)?;
         let (credential, login) = match &own.access {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use secrecy::ExposeSecret as _;
-
 use super::tenant_credential::TenantCredential;
 use crate::api::RegistrySpec;
 use crate::plan::platform::catalog::credential::CredentialState;
@@ -44,9 +42,7 @@ impl TenantDestination {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let login = match &self.access {
-            PushAccess::Copied(login) => {
-                login.credential.username.len() + login.credential.password.expose_secret().len()
-            }
+            PushAccess::Copied(login) => login.bytes(),
             PushAccess::Anonymous | PushAccess::Mounted(_) => 0,
         };
         login + self.certificates.as_ref().map_or(0, String::len)
