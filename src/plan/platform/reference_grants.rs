@@ -118,26 +118,19 @@ impl ReferenceGrantIndex {
 
     /// Whether objects of renderhub's, by kind and namespace, may refer to the object of a group, kind and name in namespace `to`.
     #[must_use]
-    pub fn admits(&self, from: (&str, &str), to: &str, object: (&str, &str, &str)) -> bool {
-        let mut grants = self.of(to, object);
-        grants.any(|grant| {
-            grant
-                .from
-                .iter()
-                .any(|f| is_from(f, from.0) && f.namespace == from.1)
-        })
+    pub fn admits(&self, from: (&str, &str), to: &str, (group, kind, name): (&str, &str, &str)) -> bool {
+        self.has_grant(from, to, (group, kind, Some(name)))
     }
 
     /// Whether objects of renderhub's, by kind and namespace, may refer to any object of a group and kind in namespace `to`.
     #[must_use]
     pub fn admits_some(&self, from: (&str, &str), to: &str, (group, kind): (&str, &str)) -> bool {
-        let grants = self.namespaces.get(to).into_iter().flat_map(BTreeMap::values);
-        let mut grants = grants.map(|(grant, _)| grant);
-        grants.any(|grant| {
-            let is_from = |f: &GrantFrom| is_from(f, from.0) && f.namespace == from.1;
-            let is_to = |t: &GrantTo| t.group == group && t.kind == kind;
-            grant.from.iter().any(is_from) && grant.to.iter().any(is_to)
-        })
+        self.has_grant(from, to, (group, kind, None))
+    }
+
+    fn has_grant(&self, from: (&str, &str), to: &str, object: (&str, &str, Option<&str>)) -> bool {
+        let mut all = self.of(to, object).flat_map(|grant| &grant.from);
+        all.any(|f| is_from(f, from.0) && f.namespace == from.1)
     }
 
     /// The namespaces of which objects of renderhub's of a kind may refer to the object of a group, kind and name in namespace
@@ -146,29 +139,25 @@ impl ReferenceGrantIndex {
         &'g self,
         from_kind: &str,
         to: &str,
-        object: (&str, &str, &str),
+        (group, kind, name): (&str, &str, &str),
     ) -> impl Iterator<Item = &'g str> {
-        let from = self.of(to, object).flat_map(|grant| &grant.from);
+        let grants = self.of(to, (group, kind, Some(name)));
+        let from = grants.flat_map(|grant| &grant.from);
         from.filter(move |f| is_from(f, from_kind))
             .map(|f| f.namespace.as_str())
     }
 
-    /// The grants of a namespace that speak of this object.
+    /// The grants of a namespace that speak of this object, or of any of its kind where it has no name.
     fn of<'g>(
         &'g self,
         namespace: &str,
-        object: (&str, &str, &str),
+        (group, kind, name): (&str, &str, Option<&str>),
     ) -> impl Iterator<Item = &'g ReferenceGrantSpec> {
-        let (group, kind, name) = object;
-        let is_to = move |t: &GrantTo| {
-            t.group == group && t.kind == kind && t.name.as_deref().is_none_or(|n| n == name)
-        };
-        let grants = self
-            .namespaces
-            .get(namespace)
-            .into_iter()
-            .flat_map(BTreeMap::values);
-        let grants = grants.map(|(grant, _)| grant);
+        let is_name = move |n: &str| name.is_none_or(|name| name == n);
+        let is_to =
+            move |t: &GrantTo| t.group == group && t.kind == kind && t.name.as_deref().is_none_or(is_name);
+        let grants = self.namespaces.get(namespace).into_iter();
+        let grants = grants.flat_map(BTreeMap::values).map(|(grant, _)| grant);
         grants.filter(move |grant| grant.to.iter().any(is_to))
     }
 }
