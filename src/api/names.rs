@@ -31,6 +31,15 @@ impl TaskKind {
             Self::ClusterRenderTask => "ClusterRenderTask",
         }
     }
+
+    /// The same in the plural, as in a path.
+    #[must_use]
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::RenderTask => "rendertasks",
+            Self::ClusterRenderTask => "clusterrendertasks",
+        }
+    }
 }
 
 /// UID of a task: the hub trusts it, because another object can get the same name.

@@ -24,16 +24,12 @@ use crate::plan::task::validate::MAX_VALUES;
 /// The kinds of tasks as resources.
 #[must_use]
 pub fn task_resource(kind: TaskKind) -> ApiResource {
-    let plural = match kind {
-        TaskKind::RenderTask => "rendertasks",
-        TaskKind::ClusterRenderTask => "clusterrendertasks",
-    };
     ApiResource {
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
         api_version: format!("{GROUP}/{VERSION}"),
         kind: kind.as_str().to_owned(),
-        plural: plural.to_owned(),
+        plural: kind.plural().to_owned(),
     }
 }
 

@@ -104,8 +104,8 @@ async fn registry(
     let read = session
         .get::<Registry, SpecOnly>(&reference.namespace, name)
         .await;
-    let object =
-        read.map_err(|error| stop(reference, error, MissingReference::Registry, "Registry", name))?;
+    let right = MissingReference::Right("Registry", name);
+    let object = read.map_err(|error| stop(reference, error, MissingReference::Registry, right))?;
     let spec = serde_json::from_value(object.spec).map(RegistrySpec::with_own_names);
     spec.map_err(|_| {
         let message = "this version of the hub cannot read the spec of the Registry: a field is missing, or has a value of another type; \
@@ -125,15 +125,9 @@ async fn access(
     let read = session
         .get::<Secret, ZeroizedSecret>(&reference.namespace, &named.name)
         .await;
-    let secret = read.map_err(|error| {
-        stop(
-            reference,
-            error,
-            MissingReference::Secret(&named.name),
-            "Secret",
-            &named.name,
-        )
-    })?;
+    let missing = MissingReference::Secret(&named.name);
+    let right = MissingReference::Right("Secret", &named.name);
+    let secret = read.map_err(|error| stop(reference, error, missing, right))?;
     let login = login(&secret, &spec.hostname).map_err(|refusal| refused(reference, refusal))?;
     Ok(PushAccess::Copied(login))
 }
@@ -149,19 +143,14 @@ async fn certificates(
     let read = session
         .get::<ConfigMap, ConfigMap>(&reference.namespace, &named.name)
         .await;
-    let map = read.map_err(|error| {
-        stop(
-            reference,
-            error,
-            MissingReference::Certificates(&named.name),
-            "ConfigMap",
-            &named.name,
-        )
-    })?;
+    let missing = MissingReference::Certificates(&named.name);
+    let right = MissingReference::Right("ConfigMap", &named.name);
+    let map = read.map_err(|error| stop(reference, error, missing, right))?;
     let bundle = map.data.and_then(|mut data| data.remove(&named.key));
     let usable = bundle.filter(|text| CopyRequest::fits(text));
-    let missing = || LookupError::Refused(reference.refusal(MissingReference::Certificates(&named.name)));
-    usable.map(Some).ok_or_else(missing)
+    usable
+        .map(Some)
+        .ok_or_else(|| LookupError::Refused(reference.refusal(missing)))
 }
 
 /// What keeps the task from starting; it shows nothing of another namespace.
@@ -177,14 +166,11 @@ fn stop(
     reference: &TenantReference,
     error: TenantReadError,
     missing: MissingReference<'_>,
-    kind: &'static str,
-    name: &str,
+    right: MissingReference<'_>,
 ) -> LookupError {
     match error {
         TenantReadError::NotFound => LookupError::Refused(reference.refusal(missing)),
-        TenantReadError::Forbidden => {
-            LookupError::Refused(reference.refusal(MissingReference::Right(kind, name)))
-        }
+        TenantReadError::Forbidden => LookupError::Refused(reference.refusal(right)),
         TenantReadError::Unauthorized => LookupError::Unknown,
         TenantReadError::Call(error) => LookupError::Failed(error),
     }

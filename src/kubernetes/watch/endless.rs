@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Config, Event};
 use kube::runtime::{WatchStreamExt, watcher as open};
 use kube::{Client, Resource};
@@ -22,6 +23,17 @@ use super::event::{EngineEvent, ReceivedEvent, WatchChange};
 
 /// Pause before a watch is reopened, so that a server that refuses each start is not asked in a loop.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Objects of a kind, in one namespace or in all.
+pub(super) fn api_in<K>(client: &Client, namespace: Option<&str>, resource: &ApiResource) -> Api<K>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    }
+}
 
 /// Reads a watch and hands on what `map` makes of it.
 pub(super) async fn run<K>(

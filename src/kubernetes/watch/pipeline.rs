@@ -16,7 +16,7 @@ use crate::api::names::TaskKind;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{LabelledObject, SlimObject, task_resource};
 
-use super::endless::endless_with;
+use super::endless::{api_in, endless_with};
 use super::errors::is_forbidden;
 use super::tenant_objects::of_tenants;
 
@@ -37,10 +37,7 @@ pub fn pipeline_objects<K: Resource<DynamicType = ()>>(
     name: &'static str,
 ) -> BoxStream<'static, PipelineWatch<LabelledObject>> {
     let resource = ApiResource::erase::<K>(&());
-    let api: Api<LabelledObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
+    let api: Api<LabelledObject> = api_in(client, namespace, &resource);
     with_refusals(api, of_tenants(), metrics, name).boxed()
 }
 
@@ -52,10 +49,7 @@ pub fn pipeline_tasks(
     metrics: &Metrics,
 ) -> BoxStream<'static, PipelineWatch<SlimObject>> {
     let resource = task_resource(TaskKind::RenderTask);
-    let api: Api<SlimObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
+    let api: Api<SlimObject> = api_in(client, namespace, &resource);
     with_refusals(api, of_tenants().labels(PIPELINE), metrics, "pipelinetasks").boxed()
 }
 

@@ -5,11 +5,11 @@ use kube::runtime::watcher;
 use kube::{Client, Resource as _};
 use tokio::sync::mpsc;
 
-use crate::api::names::{TaskKind, TaskUid};
+use crate::api::names::TaskUid;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{SlimObject, task_resource};
 
-use super::endless::{change, endless_with, forward};
+use super::endless::{api_in, change, endless_with, forward};
 use super::errors::is_forbidden;
 use super::event::{EngineEvent, ReceivedEvent};
 use super::scope::TaskWatchScope;
@@ -23,10 +23,7 @@ pub async fn tasks(
     out: mpsc::Sender<ReceivedEvent>,
 ) {
     let resource = task_resource(scope.kind);
-    let api: Api<SlimObject> = match &scope.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
+    let api: Api<SlimObject> = api_in(&client, scope.namespace.as_deref(), &resource);
     let (reported, refused) = (out.clone(), scope.clone());
     let received = move |error: &watcher::Error| {
         // If the channel is full, the next error sends it again.
@@ -34,7 +31,7 @@ pub async fn tasks(
             _ = reported.try_send(EngineEvent::Refused(refused.clone()).into());
         }
     };
-    let events = endless_with(api, of_tenants(), metrics, name_of(scope.kind), received);
+    let events = endless_with(api, of_tenants(), metrics, scope.kind.plural(), received);
     forward(events, out, |event| {
         let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
         Some(EngineEvent::Task(scope.clone(), change))
@@ -44,11 +41,4 @@ pub async fn tasks(
 
 fn uid_of(object: &SlimObject) -> Option<TaskUid> {
     object.meta().uid.as_deref().map(TaskUid::new)
-}
-
-const fn name_of(kind: TaskKind) -> &'static str {
-    match kind {
-        TaskKind::RenderTask => "rendertasks",
-        TaskKind::ClusterRenderTask => "clusterrendertasks",
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use kube::Client;
 use kube::api::{Api, ApiResource};
 use kube::runtime::watcher::{Config, Event};
-use kube::{Client, Resource};
 use tokio::sync::mpsc;
 
 use crate::api::names::TaskKind;
@@ -12,7 +12,7 @@ use crate::api::{ReferenceGrant, Registry};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::SlimObject;
 
-use super::endless::run;
+use super::endless::{api_in, run};
 use super::event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent};
 use super::scope::TaskWatchScope;
 
@@ -33,7 +33,11 @@ pub async fn grants(
     metrics: Metrics,
     out: mpsc::Sender<ReceivedEvent>,
 ) {
-    let api = api::<ReferenceGrant>(client, scope.as_deref());
+    let api: Api<SlimObject> = api_in(
+        &client,
+        scope.as_deref(),
+        &ApiResource::erase::<ReferenceGrant>(&()),
+    );
     run(api, of_tenants(), metrics, "referencegrants", out, move |event| {
         let change = match event {
             Event::Init => GrantChange::Restart(scope.clone()),
@@ -55,7 +59,7 @@ pub async fn registries(
     metrics: Metrics,
     out: mpsc::Sender<ReceivedEvent>,
 ) {
-    let api = api::<Registry>(client, scope.as_deref());
+    let api: Api<SlimObject> = api_in(&client, scope.as_deref(), &ApiResource::erase::<Registry>(&()));
     run(
         api,
         of_tenants(),
@@ -75,14 +79,6 @@ pub async fn registries(
 /// How what tenants make is watched.
 pub(super) fn of_tenants() -> Config {
     Config::default().page_size(TENANT_PAGE)
-}
-
-fn api<K: Resource<DynamicType = ()>>(client: Client, namespace: Option<&str>) -> Api<SlimObject> {
-    let resource = ApiResource::erase::<K>(&());
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    }
 }
 
 fn grant(object: SlimObject) -> Option<ObservedGrant> {
