@@ -17,8 +17,7 @@ impl SourceValues {
     /// Keeps a value, in the place of all others where they leave it no room.
     pub fn keep(&mut self, source: &ObjectKey, content: PullSecretContent, value: PullSecretValue) {
         self.0.remove(source);
-        let kept: usize = self.0.values().map(|(_, value)| value.len()).sum();
-        if kept + value.len() > KEPT_BYTES {
+        if self.bytes() + value.len() > KEPT_BYTES {
             self.0.clear();
         }
         self.0.insert(source.clone(), (content, value));
@@ -30,7 +29,6 @@ impl SourceValues {
         (*kept == content).then(|| value.clone())
     }
 
-    #[cfg(test)]
     fn bytes(&self) -> usize {
         self.0.values().map(|(_, value)| value.len()).sum()
     }

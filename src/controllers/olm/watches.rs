@@ -74,18 +74,16 @@ impl OlmWatches {
             pace: Arc::new(Mutex::new(pace)),
         };
         let mut tasks = JoinSet::new();
-        for some in sources.chunks(OF_CONNECTION) {
+        let sources = sources
+            .chunks(OF_CONNECTION)
+            .map(|some| (some, WatchedPart::Catalogs));
+        let destinations = destinations.chunks(OF_CONNECTION);
+        let destinations = destinations.map(|some| (some, WatchedPart::Destination));
+        for (some, part) in sources.chain(destinations) {
             let client = watch_client(config)?;
             for namespace in some {
                 let (parts, client) = (parts.clone(), client.clone());
-                tasks.spawn(parts.watch(client, Arc::from(&**namespace), WatchedPart::Catalogs));
-            }
-        }
-        for some in destinations.chunks(OF_CONNECTION) {
-            let client = watch_client(config)?;
-            for namespace in some {
-                let (parts, client) = (parts.clone(), client.clone());
-                tasks.spawn(parts.watch(client, Arc::from(&**namespace), WatchedPart::Destination));
+                tasks.spawn(parts.watch(client, Arc::from(&**namespace), part));
             }
         }
         Ok(Self {

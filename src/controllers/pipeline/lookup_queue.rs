@@ -1,12 +1,11 @@
 //! Charts of earlier versions that registries are asked for: which is next, and what came of the others.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use tokio_util::task::JoinMap;
 
 use crate::plan::pipeline::lookups::{ChartAnswer, ChartAnswers, ChartQuestion};
-use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner, WorkQueue};
+use crate::plan::queue::workqueue::{KeyOwner, WorkQueue};
 
 /// Questions at once, each of another namespace.
 const LOOKUPS: usize = 4;
@@ -25,13 +24,7 @@ impl ChartLookups {
         if self.workers.len() >= LOOKUPS {
             return None;
         }
-        let of_namespace = |question: &ChartQuestion| {
-            let name: Arc<str> = Arc::from(question.namespace.as_str());
-            KeyOwner {
-                name: Some(Arc::clone(&name)),
-                pools: [Some((ConcurrencyPool::Namespace(name), 1)), None, None],
-            }
-        };
+        let of_namespace = |question: &ChartQuestion| KeyOwner::one_at_a_time(&question.namespace);
         let taken = self.queue.take_fair(Instant::now(), of_namespace);
         taken.map(|(question, _)| question)
     }

@@ -1,6 +1,5 @@
 //! Versions whose charts are to be deleted: which is next, and what must not be rendered meanwhile.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::task::JoinMap;
@@ -11,7 +10,7 @@ use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::prune::ChartDeletions;
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::queue::backoff::Backoff;
-use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner, WorkQueue};
+use crate::plan::queue::workqueue::{KeyOwner, WorkQueue};
 
 use super::lookup_queue::ChartLookups;
 use super::work::WorkOutcome;
@@ -91,13 +90,7 @@ impl PruneQueue {
         if self.workers.len() >= PRUNES || now < self.not_before {
             return None;
         }
-        let of_namespace = |key: &ObjectKey| {
-            let name: Arc<str> = Arc::from(key.namespace.as_str());
-            KeyOwner {
-                name: Some(Arc::clone(&name)),
-                pools: [Some((ConcurrencyPool::Namespace(name), 1)), None, None],
-            }
-        };
+        let of_namespace = |key: &ObjectKey| KeyOwner::one_at_a_time(&key.namespace);
         let taken = self.queue.take_fair(now, of_namespace);
         self.is_blocked = taken.is_none();
         let (key, _) = taken?;

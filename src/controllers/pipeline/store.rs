@@ -140,14 +140,11 @@ impl PipelineStore {
                 let Some(key) = key_of(meta.namespace.as_deref(), meta.name.as_deref()) else {
                     return PipelineChange::Nothing;
                 };
-                self.marks.remove(&(scope.plural, key.clone()));
                 if K::PLURAL == HydratedTarget::PLURAL {
                     self.gone.add(meta.uid.as_deref());
                 }
                 self.overfull.shrink(&key.namespace);
-                let found = self.searched::<K>(&key);
-                K::map_mut(&mut self.objects).remove(&key);
-                self.change(key.namespace, found)
+                self.drop_object::<K>(scope, &key)
             }
         }
     }

@@ -42,6 +42,16 @@ impl KeyOwner {
         pools: [None, None, None],
     };
 
+    /// A namespace of which one key is worked on at once.
+    #[must_use]
+    pub fn one_at_a_time(namespace: &str) -> Self {
+        let name: Arc<str> = namespace.into();
+        Self {
+            name: Some(Arc::clone(&name)),
+            pools: [Some((ConcurrencyPool::Namespace(name), 1)), None, None],
+        }
+    }
+
     fn pools(&self) -> impl Iterator<Item = &(ConcurrencyPool, usize)> {
         self.pools.iter().flatten()
     }

@@ -172,15 +172,8 @@ impl PlanOfNamespace<'_> {
             .is_some_and(|there| there.marks.is_none())
         {
             let note = format!("Secret {copy}, which it needs, is there and not ours; it is left as it is");
-            let complaint = |subject: &ComplaintSubject| PullSecretComplaint {
-                subject: subject.clone(),
-                reason: Reason::PullSecretNameConflict,
-                note: note.clone(),
-            };
-            self.plan
-                .complaints
-                .extend(need.subscriptions.iter().map(complaint));
-            return;
+            let subjects = need.subscriptions.iter().cloned();
+            return self.complain(subjects, Reason::PullSecretNameConflict, &note);
         }
         let key = ObjectKey::new(self.name, copy);
         self.plan.copies.insert(key, wanted);
