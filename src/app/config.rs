@@ -40,7 +40,7 @@ pub use renderer::RendererArgs;
 pub use start::{StartArgs, StartSettings};
 pub use stop::StopArgs;
 
-use parse::{duration, level, trimmed};
+use parse::{duration, label, level, trimmed};
 
 /// Passes at once: the API server is saturated at about eight writes in flight, more only wait there.
 const WORKERS: usize = 16;
@@ -251,10 +251,7 @@ impl RunArgs {
                 &self.renderer.renderer_service_account,
             ),
         ] {
-            if !is_dns_label(value) {
-                let value = value.clone();
-                return Err(SettingsError::NotALabel { flag, value });
-            }
+            label(flag, value)?;
         }
         let watch_namespaces = self.watched()?;
         let (crosses, rendering) = (!self.no_cross_namespace_refs, &self.rendering_namespace);

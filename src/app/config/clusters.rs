@@ -6,8 +6,7 @@ use clap::Args;
 use ipnet::IpNet;
 
 use super::error::SettingsError;
-use super::parse::{duration, trimmed};
-use crate::api::names::is_dns_label;
+use super::parse::{duration, label, trimmed};
 use crate::plan::platform::feature_gates::FeatureGates;
 
 /// Which clusters the hub reaches, and how long it waits for one that is lost.
@@ -53,15 +52,9 @@ pub struct ClusterSettings {
 impl ClusterArgs {
     pub(super) fn settings(&self, rendering: &str) -> Result<ClusterSettings, SettingsError> {
         let namespace = self.cluster_namespace.as_deref().unwrap_or(rendering).trim();
-        if !is_dns_label(namespace) {
-            return Err(SettingsError::NotALabel {
-                flag: "cluster-namespace",
-                value: namespace.to_owned(),
-            });
-        }
         Ok(ClusterSettings {
             feature_gates: FeatureGates::parse(self.feature_gates.iter().map(String::as_str))?,
-            namespace: namespace.to_owned(),
+            namespace: label("cluster-namespace", namespace)?,
             lost_timeout: self.cluster_lost_timeout,
             orphan_grace_period: self.orphan_grace_period,
             allowed: networks("cluster-allow-cidrs", &self.cluster_allow_cidrs)?,

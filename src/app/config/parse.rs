@@ -3,7 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::error::SettingsError;
+use crate::api::names::is_dns_label;
 use crate::api::{PullPolicy, PullSecretEntries};
+
+/// The value of a flag that must be a DNS label.
+pub(super) fn label(flag: &'static str, value: &str) -> Result<String, SettingsError> {
+    let value = value.to_owned();
+    if is_dns_label(&value) {
+        Ok(value)
+    } else {
+        Err(SettingsError::NotALabel { flag, value })
+    }
+}
 
 /// The parts of a comma-separated list, without spaces, empty parts and repetitions.
 pub(super) fn trimmed(list: &[String]) -> Vec<String> {

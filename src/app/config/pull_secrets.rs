@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::error::SettingsError;
 use super::log_format::LogFormat;
-use super::parse::{level, trimmed};
+use super::parse::{label, level, trimmed};
 use crate::api::names::is_dns_label;
 
 /// Flags of `renderhub pull-secrets`.
@@ -66,20 +66,14 @@ impl PullSecretArgs {
     /// # Errors
     /// The first flag that is illegal.
     pub fn settings(&self) -> Result<PullSecretSettings, SettingsError> {
-        let record = self.record_namespace.trim();
-        if !is_dns_label(record) {
-            return Err(SettingsError::NotALabel {
-                flag: "record-namespace",
-                value: record.to_owned(),
-            });
-        }
+        let record_namespace = label("record-namespace", self.record_namespace.trim())?;
         if self.max_destinations == 0 {
             return Err(SettingsError::Zero("max-destinations"));
         }
         Ok(PullSecretSettings {
             namespaces: names("namespaces", &self.namespaces)?,
             catalog_namespaces: names("catalog-namespaces", &self.catalog_namespaces)?,
-            record_namespace: record.to_owned(),
+            record_namespace,
             max_destinations: self.max_destinations,
             admin_address: self.admin_address,
         })

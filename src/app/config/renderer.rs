@@ -4,8 +4,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 
 use super::error::SettingsError;
-use super::parse::{pull_policy, pull_secret_entries};
-use crate::api::names::is_dns_label;
+use super::parse::{label, pull_policy, pull_secret_entries};
 use crate::api::{PullPolicy, PullSecretEntries, RendererClassSpec};
 
 /// What runs in Jobs where a task names no class, and where pull Secrets are.
@@ -65,13 +64,7 @@ impl RendererArgs {
         if name.is_empty() || name == rendering {
             return Ok(None);
         }
-        if !is_dns_label(name) {
-            return Err(SettingsError::NotALabel {
-                flag: "pull-secret-namespace",
-                value: name.to_owned(),
-            });
-        }
-        Ok(Some(name.to_owned()))
+        label("pull-secret-namespace", name).map(Some)
     }
 }
 

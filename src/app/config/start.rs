@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::error::SettingsError;
-use super::parse::{duration, trimmed};
-use crate::api::names::is_dns_label;
+use super::parse::{duration, label, trimmed};
 use crate::plan::preflight::PreflightCheck;
 
 /// Longest name of an instance.
@@ -51,12 +50,7 @@ pub struct StartSettings {
 impl StartArgs {
     pub(super) fn settings(&self, rendering: &str) -> Result<StartSettings, SettingsError> {
         let lease_namespace = self.lease_namespace.as_deref().unwrap_or(rendering).trim();
-        if !is_dns_label(lease_namespace) {
-            return Err(SettingsError::NotALabel {
-                flag: "lease-namespace",
-                value: lease_namespace.to_owned(),
-            });
-        }
+        let lease_namespace = label("lease-namespace", lease_namespace)?;
         let instance_name = match &self.instance_name {
             Some(name) => name.trim().to_owned(),
             None => host_name(),
@@ -71,7 +65,7 @@ impl StartArgs {
         Ok(StartSettings {
             skipped: skipped(&self.skip_preflight)?,
             preflight_interval: self.preflight_interval,
-            lease_namespace: lease_namespace.to_owned(),
+            lease_namespace,
             unowned_grace: self.unowned_grace,
             instance_name,
         })
