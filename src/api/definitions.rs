@@ -27,11 +27,7 @@ const TASK_COLUMNS: &[PrinterColumn] = &[
     ("Type", ".spec.config.type", false),
     ("Chart", ".spec.repository", false),
     ("Cluster", ".spec.clusterName", false),
-    (
-        "Status",
-        r#".status.conditions[?(@.type=="Ready")].reason"#,
-        false,
-    ),
+    READY,
     AGE,
     ("URL", ".status.chartURL", true),
     ("Digest", ".status.digest", true),
@@ -230,14 +226,8 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
 fn finished(mut crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         version.additional_printer_columns = Some(columns.iter().map(column).collect());
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|s| s.open_api_v3_schema.as_mut())
-        {
-            finish(schema);
-        }
     }
+    schemas(&mut crd).for_each(finish);
     crd
 }
 
@@ -245,13 +235,7 @@ fn finished(mut crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> Cus
 /// status for one that is as it should be.
 fn unseen(crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> CustomResourceDefinition {
     let mut crd = finished(crd, columns);
-    let schemas = crd
-        .spec
-        .versions
-        .iter_mut()
-        .filter_map(|version| version.schema.as_mut());
-    let kinds = schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut());
-    for properties in kinds.filter_map(|kind| kind.properties.as_mut()) {
+    for properties in schemas(&mut crd).filter_map(|kind| kind.properties.as_mut()) {
         if let Some(status) = properties.get_mut("status") {
             status.default = Some(JSON(json!({"observedGeneration": -1})));
         }
@@ -261,12 +245,7 @@ fn unseen(crd: CustomResourceDefinition, columns: &[PrinterColumn]) -> CustomRes
 
 /// The CRD of a kind whose spec stays as it was made; its statuses have a seal.
 fn with_immutable_spec(mut crd: CustomResourceDefinition, refusal: &str) -> CustomResourceDefinition {
-    let schemas = crd
-        .spec
-        .versions
-        .iter_mut()
-        .filter_map(|version| version.schema.as_mut());
-    for kind in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+    for kind in schemas(&mut crd) {
         kind.x_kubernetes_validations
             .get_or_insert_default()
             .push(ValidationRule {
@@ -277,6 +256,16 @@ fn with_immutable_spec(mut crd: CustomResourceDefinition, refusal: &str) -> Cust
             });
     }
     crd
+}
+
+/// The schema of a kind in each of its versions.
+fn schemas(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    let schemas = crd
+        .spec
+        .versions
+        .iter_mut()
+        .flat_map(|version| &mut version.schema);
+    schemas.flat_map(|schema| &mut schema.open_api_v3_schema)
 }
 
 fn column(&(name, path, is_wide): &PrinterColumn) -> CustomResourceColumnDefinition {

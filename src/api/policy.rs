@@ -45,24 +45,15 @@ const IS_HUB: &str = "authorizer.group('renderhub.dev').resource('hubs').check('
 /// Refuses each change of a task's spec, including free-form values, which a CRD's own rules cannot see.
 #[must_use]
 pub fn immutable_spec() -> ValidatingPolicy {
-    let rule = Validation {
-        expression: "object.spec == oldObject.spec".to_owned(),
-        message: Some("spec is immutable; make a new task".to_owned()),
-        reason: Some("Invalid".to_owned()),
-        ..Validation::default()
-    };
+    let message = "spec is immutable; make a new task";
+    let rule = rule("object.spec == oldObject.spec", message, Some("Invalid"));
     validating(IMMUTABLE_SPEC, requests(&["UPDATE"], &TASKS), rule)
 }
 
 /// Refuses each write of a status by any client but a hub, even where RBAC allows it on the subresource.
 #[must_use]
 pub fn hub_only_status() -> ValidatingPolicy {
-    let rule = Validation {
-        expression: IS_HUB.to_owned(),
-        message: Some("only the hub writes this status".to_owned()),
-        reason: Some("Forbidden".to_owned()),
-        ..Validation::default()
-    };
+    let rule = rule(IS_HUB, "only the hub writes this status", Some("Forbidden"));
     validating(HUB_ONLY_STATUS, requests(&["UPDATE"], &statuses()), rule)
 }
 
@@ -73,18 +64,14 @@ pub fn hub_only_status() -> ValidatingPolicy {
 #[must_use]
 pub fn hub_only_finalizer() -> ValidatingPolicy {
     let has = |object: &str| format!("name in {object}.metadata.?finalizers.orValue([])");
-    let rule = Validation {
-        expression: format!(
-            "['{FINALIZER}', '{TARGET_FINALIZER}'].all(name, !({}) || {}) || {IS_HUB}",
-            has("oldObject"),
-            has("object")
-        ),
-        message: Some(
-            "only the hub takes its finalizer off, when it has removed what the object left; delete the object".to_owned(),
-        ),
-        reason: Some("Forbidden".to_owned()),
-        ..Validation::default()
-    };
+    let expression = format!(
+        "['{FINALIZER}', '{TARGET_FINALIZER}'].all(name, !({}) || {}) || {IS_HUB}",
+        has("oldObject"),
+        has("object")
+    );
+    let message =
+        "only the hub takes its finalizer off, when it has removed what the object left; delete the object";
+    let rule = rule(expression, message, Some("Forbidden"));
     let guarded = [TASKS[0], TASKS[1], "targets"];
     validating(HUB_ONLY_FINALIZER, requests(&["UPDATE"], &guarded), rule)
 }
@@ -94,12 +81,8 @@ pub fn hub_only_finalizer() -> ValidatingPolicy {
 /// Any client that RBAC allows to may delete one; its charts stay in the registry then.
 #[must_use]
 pub fn hub_only_history() -> ValidatingPolicy {
-    let rule = Validation {
-        expression: IS_HUB.to_owned(),
-        message: Some("only the hub writes the versions of a Target; change the Target".to_owned()),
-        reason: Some("Forbidden".to_owned()),
-        ..Validation::default()
-    };
+    let message = "only the hub writes the versions of a Target; change the Target";
+    let rule = rule(IS_HUB, message, Some("Forbidden"));
     validating(
         HUB_ONLY_HISTORY,
         requests(&["CREATE"], &["hydratedtargets"]),
@@ -110,16 +93,11 @@ pub fn hub_only_history() -> ValidatingPolicy {
 /// Warns the author of a Registry that was made for `SolAr`, so that no tenant waits for a discovery that no hub does.
 #[must_use]
 pub fn discovery_fields() -> ValidatingPolicy {
-    let rule = Validation {
-        expression:
-            "!has(object.spec.flavor) && !has(object.spec.webhookPath) && !has(object.spec.scanInterval)"
-                .to_owned(),
-        message: Some(
-            "flavor, webhookPath and scanInterval are for SolAr's discovery; renderhub does not read them"
-                .to_owned(),
-        ),
-        ..Validation::default()
-    };
+    let expression =
+        "!has(object.spec.flavor) && !has(object.spec.webhookPath) && !has(object.spec.scanInterval)";
+    let message =
+        "flavor, webhookPath and scanInterval are for SolAr's discovery; renderhub does not read them";
+    let rule = rule(expression, message, None);
     let requests = requests(&["CREATE", "UPDATE"], &["registries"]);
     warning(validating(DISCOVERY_FIELDS, requests, rule))
 }
@@ -140,20 +118,12 @@ pub fn validating_policies() -> [ValidatingPolicy; 5] {
 /// those of [`set_finalizers`] are there.
 #[must_use]
 pub fn warn_without_finalizer() -> ValidatingPolicy {
-    let rule = Validation {
-        expression: format!("'{FINALIZER}' in object.metadata.?finalizers.orValue([])"),
-        message: Some(
-            "no hub of this cluster serves the task, so nothing is rendered for it; ask the platform operator which namespaces are \
-             served"
-                .to_owned(),
-        ),
-        ..Validation::default()
-    };
-    warning(validating(
-        WARN_WITHOUT_FINALIZER,
-        requests(&["CREATE"], &TASKS),
-        rule,
-    ))
+    let expression = format!("'{FINALIZER}' in object.metadata.?finalizers.orValue([])");
+    let message = "no hub of this cluster serves the task, so nothing is rendered for it; ask the platform operator which namespaces are \
+                   served";
+    let rule = rule(expression, message, None);
+    let requests = requests(&["CREATE"], &TASKS);
+    warning(validating(WARN_WITHOUT_FINALIZER, requests, rule))
 }
 
 /// A policy that only warns, and refuses nothing when it cannot be asked.
@@ -163,6 +133,16 @@ fn warning((mut policy, mut binding): ValidatingPolicy) -> ValidatingPolicy {
     }
     binding.spec.validation_actions = vec!["Warn".to_owned()];
     (policy, binding)
+}
+
+/// What must hold, and what the author of a request hears for which it does not; without a reason it is `Invalid`.
+fn rule(expression: impl Into<String>, message: &str, reason: Option<&str>) -> Validation {
+    Validation {
+        expression: expression.into(),
+        message: Some(message.to_owned()),
+        reason: reason.map(str::to_owned),
+        ..Validation::default()
+    }
 }
 
 /// A policy with one rule, and its binding; it fails closed.

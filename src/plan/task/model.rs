@@ -301,7 +301,6 @@ fn seconds(count: i32) -> SignedDuration {
 }
 
 /// So long after `start`, at the end of time where the sum leaves it.
-/// A time later; at the end of time where there is no such time.
 #[must_use]
 pub fn after(start: Timestamp, time: SignedDuration) -> Timestamp {
     start.checked_add(time).unwrap_or(Timestamp::MAX)
