@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use renderhub::api::names::{HubId, TaskUid, job_name};
+use renderhub::api::names::{HubId, TaskUid, hex, job_name};
 use renderhub::kubernetes::apply::CallError;
 use renderhub::kubernetes::watch::{JobMetadata, WatchChange};
 use renderhub::plan::remote::address::AddressPolicy;
@@ -164,11 +164,24 @@ pub fn hub() -> HubId {
     HubId::new("main", "0f5a4e0c-0001").unwrap()
 }
 
-/// A Job of the task as a server sends it.
-pub fn job(task: &str, uid: &str, version: u64) -> Value {
+/// A UID that says a short word, as the hexadecimal digits of its bytes.
+pub fn uid(word: &str) -> String {
+    format!("{:-<36}", hex(word.as_bytes()))
+}
+
+/// The word that a UID says.
+fn word(uid: &str) -> String {
+    let digits = uid.trim_end_matches('-').as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    String::from_utf8(digits.chunks(2).map(byte).collect()).unwrap()
+}
+
+/// A Job of the task as a server sends it; both UIDs are said by a short word.
+pub fn job(task: &str, job: &str, version: u64) -> Value {
+    let (task, uid) = (uid(task), uid(job));
     json!({
         "metadata": {
-            "name": job_name("shop", &TaskUid::new(task)), "namespace": NAMESPACE, "uid": uid,
+            "name": job_name("shop", &TaskUid::new(&task)), "namespace": NAMESPACE, "uid": uid,
             "resourceVersion": version.to_string(),
             "labels": {
                 "app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/hub-id": hub().as_str(),
@@ -239,8 +252,13 @@ fn shortly(change: &WatchChange<JobMetadata>) -> String {
     match change {
         WatchChange::Restart => "restart".to_owned(),
         WatchChange::Synced => "synced".to_owned(),
-        WatchChange::Seen(mark) => format!("{} is {} {:?}", mark.task, mark.uid, mark.hint),
-        WatchChange::Gone(task) => format!("{task} is gone"),
+        WatchChange::Seen(mark) => format!(
+            "{} is {} {:?}",
+            word(mark.task.as_str()),
+            word(&mark.uid),
+            mark.hint
+        ),
+        WatchChange::Gone(task) => format!("{} is gone", word(task.as_str())),
     }
 }
 

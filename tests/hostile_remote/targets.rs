@@ -6,7 +6,7 @@ use kube::api::ObjectMeta;
 use renderhub::api::labels::{
     CHART_URL, HUB_ID, MANAGED_BY, SPEC_HASH, TASK_KIND, TASK_NAME, TASK_NAMESPACE, TASK_UID,
 };
-use renderhub::api::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of};
+use renderhub::api::names::{HubId, TaskKind, TaskUid, is_dns_label, is_name_of, is_uid};
 use renderhub::api::termination::Termination;
 use renderhub::kubernetes::apply::read_page;
 use renderhub::kubernetes::object::SlimObject;
@@ -88,11 +88,8 @@ pub fn objects(bytes: &[u8]) {
 
 /// A decoded Job has the form of one that the hub made.
 fn check(mark: &JobMetadata) {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     assert!(is_dns_label(&mark.name) && is_name_of(&mark.name, &mark.task));
-    for uid in [mark.uid.as_str(), mark.task.as_str()] {
-        assert!(!uid.is_empty() && uid.len() <= 64 && uid.bytes().all(is_part));
-    }
+    assert!(is_uid(&mark.uid) && is_uid(mark.task.as_str()));
     assert!([0, 64].contains(&mark.spec_hash.len()) && mark.spec_hash.bytes().all(|b| b.is_ascii_hexdigit()));
     let url = mark.chart_url.as_deref().unwrap_or_default();
     assert!(url.len() <= TEXT && url.bytes().all(|byte| byte.is_ascii_graphic()));

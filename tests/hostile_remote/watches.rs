@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::{
-    BOTH, CANARY, NAMESPACE, changes_seen, cluster, ended, event, job, link, link_with, list, short,
+    BOTH, CANARY, NAMESPACE, changes_seen, cluster, ended, event, job, link, link_with, list, short, uid,
     while_others_work,
 };
 
@@ -93,7 +93,7 @@ async fn what_is_foreign_or_cannot_be_true_is_not_sent_on() {
     let forged: [Forge; 12] = [
         |job| job["metadata"]["labels"]["renderhub.dev/hub-id"] = json!("other-0f5a4e0c"),
         |job| job["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("somebody"),
-        |job| job["metadata"]["labels"]["renderhub.dev/task-uid"] = json!("t2"),
+        |job| job["metadata"]["labels"]["renderhub.dev/task-uid"] = json!(uid("t2")),
         |job| job["metadata"]["labels"]["renderhub.dev/task-uid"] = json!("t".repeat(70_000)),
         |job| job["metadata"]["labels"] = Value::Null,
         |job| job["metadata"]["namespace"] = json!("kube-system"),

@@ -8,15 +8,13 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::api::labels;
-use crate::api::names::{HubId, TaskUid, hex, is_dns_label, is_name_of};
+use crate::api::names::{HubId, TaskUid, hex, is_dns_label, is_name_of, is_uid};
 use crate::kubernetes::apply::lean::ManagedStatusFields;
 use crate::kubernetes::watch::JobMetadata;
 use crate::plan::task::job_state::CompletionHint;
 
 /// Most Jobs on one page of a list. A longer page is refused, as the hub did not request it.
 pub(super) const PAGE: usize = 500;
-/// Longest UID: those of Kubernetes have 36 characters.
-const UID_MAX: usize = 64;
 /// Longest URL of a chart.
 const URL_MAX: usize = 2_048;
 /// Longest resource version.
@@ -216,11 +214,6 @@ impl SlimJobMetadata {
     }
 }
 
-fn is_uid(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (1..=UID_MAX).contains(&text.len()) && text.bytes().all(is_part)
-}
-
 fn is_hash(text: &str) -> bool {
     text.len() == hex(&[0; 32]).len() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -271,10 +264,13 @@ mod tests {
     use crate::api::names::job_name;
     use crate::kubernetes::watch::job_metadata;
 
+    const TASK: &str = "0f5a4e0c-0001-4000-8000-000000000001";
+    const JOB: &str = "1c9e2f60-0002-4000-8000-000000000002";
+
     fn full() -> Value {
         json!({
-            "name": job_name("shop", &TaskUid::new("t1")), "namespace": "render", "uid": "j1", "resourceVersion": "7",
-            "labels": {"renderhub.dev/task-uid": "t1", "renderhub.dev/hub-id": "main-0f5a4e0c",
+            "name": job_name("shop", &TaskUid::new(TASK)), "namespace": "render", "uid": JOB, "resourceVersion": "7",
+            "labels": {"renderhub.dev/task-uid": TASK, "renderhub.dev/hub-id": "main-0f5a4e0c",
                 "app.kubernetes.io/managed-by": "renderhub"},
             "annotations": {"renderhub.dev/spec-hash": "ab".repeat(32), "renderhub.dev/chart-url": "oci://r/x:1"},
             "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
@@ -305,6 +301,28 @@ mod tests {
             metadata["managedFields"] = managed;
             let theirs = job_metadata(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
             assert_eq!(read(&metadata), WatchLineEvent::There(theirs), "{metadata}");
+        }
+    }
+
+    /// Holds: H5.
+    #[test]
+    fn a_job_with_a_uid_that_no_api_server_gives_is_none() {
+        assert!(matches!(read(&full()), WatchLineEvent::There(_)));
+        let odd = [
+            "j1".to_owned(),
+            JOB.to_uppercase(),
+            "z".repeat(36),
+            "0".repeat(37),
+            String::new(),
+        ];
+        for uid in odd {
+            let (mut of_job, mut of_task) = (full(), full());
+            of_job["uid"] = json!(uid);
+            of_task["labels"]["renderhub.dev/task-uid"] = json!(uid);
+            of_task["name"] = json!(job_name("shop", &TaskUid::new(&uid)));
+            for metadata in [of_job, of_task] {
+                assert_eq!(read(&metadata), WatchLineEvent::Nothing, "{metadata}");
+            }
         }
     }
 
