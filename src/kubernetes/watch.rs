@@ -17,10 +17,10 @@ mod tasks;
 mod tenant_objects;
 
 pub use endless::{dynamic, endless};
-pub use event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent, WatchChange};
+pub use event::{EngineEvent, ObservedGrant, ReceivedEvent, WatchChange};
 pub use job_metadata::{JobMetadata, job_metadata, pod_task, secret_task, task_of};
 pub use jobs::{jobs, pods};
-pub use lean::LeanWatchEnd;
+pub use lean::{LeanWatchEnd, METADATA_LIST, METADATA_WATCH};
 pub use line_decoder::{LineDecoder, LineTooLong};
 pub use olm::{CatalogEvent, DestinationEvent, OlmWatchScope};
 pub use pipeline::{PipelineWatch, pipeline_objects, pipeline_tasks};

@@ -15,7 +15,6 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use crate::api::names::TaskUid;
 use crate::base::metrics::{KindLabel, Metrics};
 
 use super::errors::{WatchName, is_usable};
@@ -137,11 +136,11 @@ where
         .filter_map(|event| futures::future::ready(event.ok()))
 }
 
-pub(super) fn change<K, T>(
+pub(super) fn change<K, T, G>(
     event: Event<K>,
     seen: impl Fn(K) -> Option<T>,
-    gone: impl Fn(&K) -> Option<TaskUid>,
-) -> Option<WatchChange<T>> {
+    gone: impl Fn(&K) -> Option<G>,
+) -> Option<WatchChange<T, G>> {
     match event {
         Event::Init => Some(WatchChange::Restart),
         Event::InitDone => Some(WatchChange::Synced),

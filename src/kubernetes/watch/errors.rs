@@ -38,22 +38,23 @@ impl WatchName {
 }
 
 pub(super) fn is_usable(error: &watcher::Error, can_stream: &AtomicBool) -> bool {
-    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
-    else {
-        return true;
-    };
-    let cannot_stream = matches!(status.code, 400 | 422) && can_stream.swap(false, Ordering::Relaxed);
-    !cannot_stream && status.code != 410
+    let code = refusal(error);
+    let cannot_stream = matches!(code, Some(400 | 422)) && can_stream.swap(false, Ordering::Relaxed);
+    !cannot_stream && code != Some(410)
 }
 
 pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
+    refusal(error) == Some(403)
+}
+
+/// The code with which the API server refused to begin a watch.
+fn refusal(error: &watcher::Error) -> Option<u16> {
     let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::InitialListFailed(kube::Error::Api(status))) = error
     else {
-        return false;
+        return None;
     };
-    status.code == 403
+    Some(status.code)
 }
 
 const fn kind_of(error: &watcher::Error) -> &'static str {

@@ -13,7 +13,7 @@ use super::scope::TaskWatchScope;
 
 /// An object that a watch saw, or a change of the watch itself.
 #[derive(Debug)]
-pub enum WatchChange<T> {
+pub enum WatchChange<T, G = TaskUid> {
     /// Everything that exists follows, then [`WatchChange::Synced`].
     Restart,
     /// An object is there, new or changed.
@@ -21,7 +21,7 @@ pub enum WatchChange<T> {
     /// What was not seen since [`WatchChange::Restart`] is gone.
     Synced,
     /// An object is gone.
-    Gone(TaskUid),
+    Gone(G),
 }
 
 /// A grant as it is remembered.
@@ -35,19 +35,6 @@ pub struct ObservedGrant {
     pub spec: Option<ReferenceGrantSpec>,
 }
 
-/// What a watch of grants saw. The scope is the one namespace that is watched, or all.
-#[derive(Clone, Debug)]
-pub enum GrantChange {
-    /// Everything that exists follows, then [`GrantChange::Synced`].
-    Restart(Option<Arc<str>>),
-    /// A grant is there, new or changed.
-    Seen(Option<Arc<str>>, ObservedGrant),
-    /// A grant is gone.
-    Gone(ObservedGrant),
-    /// What was not seen since [`GrantChange::Restart`] is gone.
-    Synced(Option<Arc<str>>),
-}
-
 /// What the controller learns from its watches.
 #[derive(Debug)]
 pub enum EngineEvent {
@@ -59,8 +46,8 @@ pub enum EngineEvent {
     Site(Arc<Site>, SiteState),
     /// Every pod that ended was noted.
     PodsSeen,
-    /// A reference that a namespace allows, or not any more.
-    Grant(GrantChange),
+    /// A reference that a namespace allows, or not any more, in the one namespace that is watched, or in all.
+    Grant(Option<Arc<str>>, WatchChange<ObservedGrant, ObservedGrant>),
     /// A tenant's registry changed in this namespace.
     Registry(String),
     /// The hub may not list the tasks of this scope.

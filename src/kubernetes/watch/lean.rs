@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{Request, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
 use kube::runtime::watcher::Event;
@@ -38,9 +38,10 @@ const BROKEN: BackoffPolicy = BackoffPolicy {
     base: Duration::from_secs(1),
     cap: Duration::from_secs(30),
 };
-/// Metadata only, for a list and for a watch.
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-const METADATA_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Accepts metadata only, of a list.
+pub const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// Accepts metadata only, of a watch.
+pub const METADATA_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// What is watched.
 pub struct LeanWatch<'a> {
@@ -72,6 +73,13 @@ enum Stopped {
     TooOld,
     /// The call failed, with this code where there is one.
     Broken(u16),
+}
+
+impl<E: std::error::Error> From<E> for Stopped {
+    /// No answer, or one that is none.
+    fn from(_: E) -> Self {
+        Self::Broken(0)
+    }
 }
 
 impl LeanWatch<'_> {
@@ -123,9 +131,9 @@ impl LeanWatch<'_> {
         let mut next = String::new();
         loop {
             let body = self.open(&format!("limit={PAGE}{next}"), METADATA_LIST).await?;
-            let page = timeout(ANSWER, whole(body)).await;
-            let page = page.map_err(|_| Stopped::Broken(0))??;
-            let page: ListedPage<'_> = serde_json::from_slice(&page).map_err(|_| Stopped::Broken(0))?;
+            let page = timeout(ANSWER, Limited::new(body, PAGE_MAX).collect()).await?;
+            let page = page.map_err(|_| Stopped::Broken(0))?.to_bytes();
+            let page: ListedPage<'_> = serde_json::from_slice(&page)?;
             for item in page.items.unwrap_or_default() {
                 if let Ok(object) = serde_json::from_str(item.get()) {
                     send(out, event(Event::InitApply(object))).await?;
@@ -152,7 +160,7 @@ impl LeanWatch<'_> {
         let mut body = self.open(&query, METADATA_WATCH).await?;
         let mut lines = LineDecoder::default();
         while let Some(frame) = body.frame().await {
-            let Ok(part) = frame.map_err(|_| Stopped::Broken(0))?.into_data() else {
+            let Ok(part) = frame?.into_data() else {
                 continue;
             };
             lines.push(part);
@@ -172,11 +180,8 @@ impl LeanWatch<'_> {
         if self.metadata_only {
             request = request.header(ACCEPT, metadata);
         }
-        let request = request.body(Body::empty()).map_err(|_| Stopped::Broken(0))?;
-        let answer = timeout(ANSWER, self.client.send(request)).await;
-        let answer = answer
-            .map_err(|_| Stopped::Broken(0))?
-            .map_err(|_| Stopped::Broken(0))?;
+        let request = request.body(Body::empty())?;
+        let answer = timeout(ANSWER, self.client.send(request)).await??;
         match answer.status() {
             StatusCode::OK => Ok(answer.into_body()),
             StatusCode::FORBIDDEN => Err(Stopped::End(LeanWatchEnd::Refused)),
@@ -189,21 +194,6 @@ impl LeanWatch<'_> {
 async fn send<E>(out: &mpsc::Sender<E>, event: E) -> Result<(), Stopped> {
     let sent = out.send(event).await;
     sent.map_err(|_| Stopped::End(LeanWatchEnd::Closed))
-}
-
-/// A page, of at most so many bytes.
-async fn whole(mut body: Body) -> Result<Vec<u8>, Stopped> {
-    let mut page = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(part) = frame.map_err(|_| Stopped::Broken(0))?.into_data() else {
-            continue;
-        };
-        if page.len() + part.len() > PAGE_MAX {
-            return Err(Stopped::Broken(0));
-        }
-        page.extend_from_slice(&part);
-    }
-    Ok(page)
 }
 
 #[derive(Deserialize)]
@@ -247,8 +237,8 @@ struct LineMetadata {
 
 /// The event of a line; `None` for a bookmark, and for an object that cannot be decoded. The version moves with each.
 fn read_line<K: DeserializeOwned>(line: &Bytes, version: &mut String) -> Result<Option<Event<K>>, Stopped> {
-    let line: LeanLine<'_> = serde_json::from_slice(line).map_err(|_| Stopped::Broken(0))?;
-    let object: LineObject = serde_json::from_str(line.object.get()).map_err(|_| Stopped::Broken(0))?;
+    let line: LeanLine<'_> = serde_json::from_slice(line)?;
+    let object: LineObject = serde_json::from_str(line.object.get())?;
     if line.type_ == "ERROR" {
         let gone = StatusCode::GONE.as_u16();
         return Err(if object.code == gone {

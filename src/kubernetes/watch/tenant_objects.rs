@@ -12,8 +12,8 @@ use crate::api::{ReferenceGrant, Registry};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::SlimObject;
 
-use super::endless::{api_in, run};
-use super::event::{EngineEvent, GrantChange, ObservedGrant, ReceivedEvent};
+use super::endless::{api_in, change, run};
+use super::event::{EngineEvent, ObservedGrant, ReceivedEvent};
 use super::scope::TaskWatchScope;
 
 /// Objects in a page of what tenants make, where a server cannot stream its lists. An object is 1.5 MiB at the most, so a page
@@ -39,15 +39,8 @@ pub async fn grants(
         &ApiResource::erase::<ReferenceGrant>(&()),
     );
     run(api, of_tenants(), metrics, "referencegrants", out, move |event| {
-        let change = match event {
-            Event::Init => GrantChange::Restart(scope.clone()),
-            Event::InitDone => GrantChange::Synced(scope.clone()),
-            Event::Apply(object) | Event::InitApply(object) => {
-                GrantChange::Seen(scope.clone(), grant(object)?)
-            }
-            Event::Delete(object) => GrantChange::Gone(grant(object)?),
-        };
-        Some(EngineEvent::Grant(change))
+        let change = change(event, grant, |object: &SlimObject| grant(object.clone()))?;
+        Some(EngineEvent::Grant(scope.clone(), change))
     })
     .await;
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::api::names::TaskUid;
 use crate::kubernetes::watch::{
-    EngineEvent, GrantChange, JobMetadata, ReceivedEvent, TaskWatchScope, WatchChange,
+    EngineEvent, JobMetadata, ObservedGrant, ReceivedEvent, TaskWatchScope, WatchChange,
 };
 use crate::plan::task::model::Task;
 
@@ -40,7 +40,7 @@ impl TaskController {
             EngineEvent::Job(origin, change) => self.handle_job_event(&origin, change, at),
             EngineEvent::Site(site, state) => self.handle_site_event(&site, state),
             EngineEvent::PodsSeen => self.mark_synced(&SyncSource::Pods),
-            EngineEvent::Grant(change) => self.handle_grant_event(change),
+            EngineEvent::Grant(scope, change) => self.handle_grant_event(scope, change),
             EngineEvent::Registry(namespace) => self.mark_dirty(namespace),
             EngineEvent::Refused(scope) => self.skip_forbidden_scope(&scope),
         }
@@ -212,19 +212,23 @@ impl TaskController {
         found.map(|(uid, _)| uid.clone()).collect()
     }
 
-    fn handle_grant_event(&mut self, change: GrantChange) {
+    fn handle_grant_event(
+        &mut self,
+        scope: Option<Arc<str>>,
+        change: WatchChange<ObservedGrant, ObservedGrant>,
+    ) {
         let grants = Arc::make_mut(&mut self.grants);
         match change {
-            GrantChange::Restart(scope) => grants.begin_list(scope),
-            GrantChange::Seen(scope, grant) => {
+            WatchChange::Restart => grants.begin_list(scope),
+            WatchChange::Seen(grant) => {
                 grants.put(&scope, &grant.namespace, &grant.uid, grant.spec);
                 self.mark_dirty(grant.namespace);
             }
-            GrantChange::Gone(grant) => {
+            WatchChange::Gone(grant) => {
                 grants.remove(&grant.namespace, &grant.uid);
                 self.mark_dirty(grant.namespace);
             }
-            GrantChange::Synced(scope) => {
+            WatchChange::Synced => {
                 for namespace in grants.end_list(&scope) {
                     self.mark_dirty(namespace);
                 }
