@@ -15,4 +15,4 @@ mod watch_stream;
 pub(super) use call_reservation::CallReservation;
 pub use state::{RemoteClient, RemoteClientSettings};
 pub use watch_stream::WatchEnd;
-pub(super) use watch_stream::{WatchStream, price};
+pub(super) use watch_stream::{WatchStream, price, until};

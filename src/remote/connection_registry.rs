@@ -200,10 +200,7 @@ impl ConnectionRegistry {
         handle.shared.cancel.cancel();
         let sites: Vec<_> = handle.desired.borrow().sites.keys().map(Arc::clone).collect();
         for site in sites {
-            self.0
-                .common
-                .site_clients
-                .remove_if(&site, |_, client| !client.is_valid());
+            self.0.common.remove_ended_client(&site);
             if let Some(binding) = control.bindings.get_mut(&site) {
                 binding.key = None;
                 control.closing.push(site);
@@ -280,9 +277,7 @@ impl ConnectionTable {
                     }
                 });
             }
-            common
-                .site_clients
-                .remove_if(&site, |_, client| !client.is_valid());
+            common.remove_ended_client(&site);
             if let Some(binding) = self.bindings.get_mut(&site) {
                 binding.key = None;
             }

@@ -106,9 +106,10 @@ pub(in crate::remote) fn price(len: usize) -> u32 {
     u32::try_from(len >> 12).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-async fn until(end: Option<Instant>) {
-    match end {
-        Some(end) => sleep_until(end).await,
+/// Waits until then, or for ever.
+pub(in crate::remote) async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
         None => future::pending().await,
     }
 }

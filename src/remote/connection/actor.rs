@@ -1,14 +1,13 @@
 //! The task of one connection.
 
 use std::collections::HashMap;
-use std::future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 use super::checks::{ConnectionCheckError, check_cluster};
 use super::common::{ConnectionContext, now};
@@ -25,7 +24,7 @@ use crate::plan::remote::health::{
 };
 use crate::plan::remote::site::Site;
 use crate::remote::ConnectionKey;
-use crate::remote::client::RemoteClient;
+use crate::remote::client::{RemoteClient, until};
 
 /// Messages of site watches that may wait in the channel; a watch that finds it full waits.
 const WATCH_MESSAGES: usize = 16;
@@ -160,7 +159,7 @@ impl ConnectionActor {
             }
             () = shared.suspected_loss.notified() => self.handle(ConnectionEvent::SuspectedLoss, None),
             Ok(permit) = reports.reserve(), if self.report.has_pending() => self.report.send(permit),
-            () = until(due) => {}
+            () = until(due.map(Into::into)) => {}
         }
     }
 
@@ -326,9 +325,7 @@ impl ConnectionActor {
         };
         self.shared.swap(None);
         session.client.close();
-        for site_watch in self.site_watches.values_mut() {
-            site_watch.stop().await;
-        }
+        self.stop_site_watches().await;
     }
 
     /// Ends all tasks, and announces each site as down where the desired state has a reason.
@@ -343,13 +340,6 @@ impl ConnectionActor {
         self.close_sites().await;
         while self.tasks.join_next().await.is_some() {}
         self.shared.metrics.forget(&self.shared.name);
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due.into()).await,
-        None => future::pending().await,
     }
 }
 

@@ -41,17 +41,12 @@ impl From<CallError> for ConnectionCheckError {
 
 impl From<WatchEnd> for ConnectionCheckError {
     fn from(end: WatchEnd) -> Self {
-        let call = match end {
-            WatchEnd::Call(call) => Some(call),
-            WatchEnd::Lost
-            | WatchEnd::TooLong
-            | WatchEnd::TooMuch
-            | WatchEnd::Unreadable
-            | WatchEnd::Expired => None,
-        };
-        Self {
-            fault: fault_of_watch(end),
-            call,
+        match end {
+            WatchEnd::Call(call) => call.into(),
+            WatchEnd::Lost => ConnectionFault::Unreachable.into(),
+            WatchEnd::TooLong | WatchEnd::TooMuch | WatchEnd::Unreadable | WatchEnd::Expired => {
+                ConnectionFault::Unusable.into()
+            }
         }
     }
 }
@@ -166,18 +161,26 @@ pub(super) async fn has_lost_right(
     )
 }
 
-/// Whether the user may use this verb on Jobs there, by a `SelfSubjectAccessReview`; `None` where it may not create one.
+/// Whether the user may use this verb on Jobs there; `None` where it may not ask.
 async fn may_access_jobs(
     client: &RemoteClient,
     user: Option<&HeaderValue>,
     namespace: &str,
     verb: &'static str,
 ) -> Result<Option<bool>, ConnectionCheckError> {
+    let jobs = json!({"group": "batch", "resource": "jobs", "verb": verb, "namespace": namespace});
+    review_access(client, user, &jobs).await
+}
+
+/// Whether the user may do this, by a `SelfSubjectAccessReview`; `None` where it may not create one.
+async fn review_access(
+    client: &RemoteClient,
+    user: Option<&HeaderValue>,
+    attributes: &Value,
+) -> Result<Option<bool>, ConnectionCheckError> {
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {
-            "group": "batch", "resource": "jobs", "verb": verb, "namespace": namespace,
-        }},
+        "spec": {"resourceAttributes": attributes},
     });
     match client.send(post_request(ACCESS_REVIEWS, &body)?, user).await {
         Ok(answer) => Ok(Some(is_allowed(&answer).ok_or(ConnectionFault::Unusable)?)),
@@ -200,19 +203,11 @@ async fn check_impersonation(client: &RemoteClient, user: &HeaderValue) -> Resul
 
 /// Checks the kubeconfig's own user: with all rights it could impersonate any other user.
 async fn check_not_cluster_admin(client: &RemoteClient) -> Result<(), ConnectionCheckError> {
-    let body = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"group": "*", "resource": "*", "verb": "*", "version": "*"}},
-    });
-    match client.send(post_request(ACCESS_REVIEWS, &body)?, None).await {
-        Ok(answer) => match is_allowed(&answer) {
-            Some(false) => Ok(()),
-            Some(true) => Err(ConnectionFault::Overprivileged.into()),
-            None => Err(ConnectionFault::Unusable.into()),
-        },
+    let everything = json!({"group": "*", "resource": "*", "verb": "*", "version": "*"});
+    match review_access(client, None, &everything).await? {
+        Some(true) => Err(ConnectionFault::Overprivileged.into()),
         // A cluster admin may create this review, so a refusal shows that the user is none.
-        Err(CallError::Forbidden) => Ok(()),
-        Err(call) => Err(call.into()),
+        Some(false) | None => Ok(()),
     }
 }
 
@@ -304,17 +299,6 @@ const fn fault_of(call: CallError) -> ConnectionFault {
         | CallError::Code(_)
         | CallError::Transport(_)
         | CallError::NoClaim => ConnectionFault::Unreachable,
-    }
-}
-
-/// The fault that the end of a watch shows.
-const fn fault_of_watch(end: WatchEnd) -> ConnectionFault {
-    match end {
-        WatchEnd::Lost => ConnectionFault::Unreachable,
-        WatchEnd::Call(call) => fault_of(call),
-        WatchEnd::TooLong | WatchEnd::TooMuch | WatchEnd::Unreadable | WatchEnd::Expired => {
-            ConnectionFault::Unusable
-        }
     }
 }
 

@@ -65,20 +65,16 @@ impl ConnectionActor {
     /// Opens the watches of all sites on a new connection, each after its previous watch ended.
     pub(super) async fn start_sites(&mut self) {
         self.is_settled = false;
-        let Some(session) = self.session.clone() else {
-            return;
-        };
-        for (site, site_watch) in &mut self.site_watches {
+        self.stop_site_watches().await;
+        let sites: Vec<Arc<Site>> = self.site_watches.keys().map(Arc::clone).collect();
+        for site in sites {
+            self.start_permitted_site(&site);
+        }
+    }
+
+    pub(super) async fn stop_site_watches(&mut self) {
+        for site_watch in self.site_watches.values_mut() {
             site_watch.stop().await;
-            if site_watch.permit.before.are_done() {
-                site_watch.start(
-                    &self.common,
-                    site,
-                    Arc::clone(&session),
-                    self.seed,
-                    self.watch_messages.clone(),
-                );
-            }
         }
     }
 
@@ -227,6 +223,11 @@ impl ConnectionContext {
     /// Removes the client that a site watch published for its site.
     fn remove_site_client(&self, site: &Arc<Site>, site_watch: &SiteWatch) {
         site_watch.valid.cancel();
+        self.remove_ended_client(site);
+    }
+
+    /// Removes the client of a site, if calls through it fail already.
+    pub(in crate::remote) fn remove_ended_client(&self, site: &Site) {
         self.site_clients.remove_if(site, |_, client| !client.is_valid());
     }
 }
