@@ -173,6 +173,20 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
     bytes.try_into().ok().filter(|_| digits.len() == 64)
 }
 
+/// A value for a query: everything but the unreserved characters of RFC 3986 is percent-encoded.
+#[must_use]
+pub fn percent_encode(text: &str) -> String {
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: u8| {
+        if unreserved(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    text.bytes().map(encode).collect()
+}
+
 /// Lower-case hex of bytes.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {

@@ -20,6 +20,7 @@ mod write_request;
 pub use client::HubClient;
 pub use error::{CallError, CreateError};
 pub use get::FetchedJob;
+pub(crate) use list::{LeanPage, PAGE as LIST_PAGE};
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
 pub use objects::TaskObjectClient;
 pub use pipeline::{NewObject, SeenTarget, StatusWrite};

@@ -16,11 +16,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::client::{RemoteClient, WatchEnd, WatchStream, price};
 use super::rate_limiter::RateLimiter;
 use crate::api::labels::own_objects;
-use crate::api::names::HubId;
-use crate::kubernetes::apply::{CallError, ResponseLimit, TransportStage};
-use crate::kubernetes::watch::{JobMetadata, WatchChange};
+use crate::api::names::{HubId, percent_encode};
+use crate::kubernetes::apply::{CallError, LIST_PAGE, ResponseLimit, TransportStage};
+use crate::kubernetes::watch::{JobMetadata, METADATA_LIST, METADATA_WATCH, WatchChange};
 use change_batch::{ChangeBatch, JobInventory};
-use slim::{JobFilter, JobPage, PAGE, WatchLine, WatchLineEvent};
+use decode::page;
+use slim::{JobFilter, WatchLine, WatchLineEvent};
 
 /// Most pages of one list, so that a server that always has another page does not make the list endless.
 const PAGES: usize = 100;
@@ -28,9 +29,6 @@ const PAGES: usize = 100;
 const BATCH: usize = 256;
 /// How long lines of a flood are collected before the batch is sent.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Metadata only, for a list and for a watch.
-const ACCEPT_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-const ACCEPT_WATCH: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Lists the hub's Jobs in a namespace and watches them, and calls `seen` with each change: first [`WatchChange::Restart`], all
 /// Jobs and [`WatchChange::Synced`], then each later change. After a resource version that is too old it lists again. It
@@ -102,31 +100,23 @@ impl JobWatch<'_> {
         let until = Instant::now() + self.client.limits().list;
         let mut next = String::new();
         for _ in 0..PAGES {
-            let path = format!("{}&limit={PAGE}{next}", self.path);
+            let path = format!("{}&limit={LIST_PAGE}{next}", self.path);
             let request = self
                 .client
-                .fetch(get(&path, ACCEPT_LIST)?, self.user, ResponseLimit::Page);
+                .fetch(get(&path, METADATA_LIST)?, self.user, ResponseLimit::Page);
             let response = timeout_at(until, request).await;
             let bytes = response.unwrap_or(Err(CallError::Timeout)).map_err(refused)?;
-            let page = JobPage::read(&bytes).ok_or(JobWatchStop::End(WatchEnd::Unreadable))?;
-            if page.is_too_long() {
-                return Err(JobWatchStop::End(WatchEnd::TooMuch));
-            }
-            let continue_token = page
-                .next()
-                .map_err(|_| JobWatchStop::End(WatchEnd::Unreadable))?
-                .map(ToOwned::to_owned);
-            let version = page.version();
-            for job in page.jobs(self.view) {
-                self.remember(&job)?;
+            let page = page(&bytes, self.view.hub, self.view.namespace).map_err(JobWatchStop::End)?;
+            for job in page.jobs {
+                self.remember(&job).map_err(JobWatchStop::End)?;
                 seen(WatchChange::Seen(job)).await;
             }
-            let Some(continue_token) = continue_token else {
-                self.version = Some(version.ok_or(JobWatchStop::End(WatchEnd::Unreadable))?);
+            let Some(continue_token) = page.next else {
+                self.version = Some(page.version.ok_or(JobWatchStop::End(WatchEnd::Unreadable))?);
                 seen(WatchChange::Synced).await;
                 return Ok(());
             };
-            next = format!("&continue={}", encoded(&continue_token));
+            next = format!("&continue={}", percent_encode(&continue_token));
         }
         Err(JobWatchStop::End(WatchEnd::TooMuch))
     }
@@ -140,7 +130,7 @@ impl JobWatch<'_> {
             "{}&watch=true&allowWatchBookmarks=true&resourceVersion={version}",
             self.path
         );
-        let request = get(&path, ACCEPT_WATCH)?;
+        let request = get(&path, METADATA_WATCH)?;
         let mut watching = self
             .client
             .open_watch(request, self.user)
@@ -217,8 +207,7 @@ impl JobWatch<'_> {
         let (event, version) = WatchLine::parse(line, self.view);
         match event {
             WatchLineEvent::There(job) => {
-                self.remember(&job)
-                    .map_err(|_| JobWatchEnd::Stop(WatchEnd::TooMuch))?;
+                self.remember(&job).map_err(JobWatchEnd::Stop)?;
                 batch.seen(job);
             }
             WatchLineEvent::Gone(job) if self.known.forget(&job) => batch.gone(job.task),
@@ -233,11 +222,9 @@ impl JobWatch<'_> {
         Ok(())
     }
 
-    fn remember(&mut self, job: &JobMetadata) -> Result<(), JobWatchStop> {
-        if self.known.remember(job, self.client.limits().jobs) {
-            return Ok(());
-        }
-        Err(JobWatchStop::End(WatchEnd::TooMuch))
+    fn remember(&mut self, job: &JobMetadata) -> Result<(), WatchEnd> {
+        let has_room = self.known.remember(job, self.client.limits().jobs);
+        has_room.then_some(()).ok_or(WatchEnd::TooMuch)
     }
 
     /// Waits before the next try; returns the reason of the end where there is none.
@@ -280,21 +267,6 @@ fn get(path: &str, accept: &'static str) -> Result<Request<Vec<u8>>, JobWatchSto
 }
 
 fn path(namespace: &str, hub_id: &HubId) -> String {
-    let selector = encoded(&own_objects(hub_id));
+    let selector = percent_encode(&own_objects(hub_id));
     format!("/apis/batch/v1/namespaces/{namespace}/jobs?labelSelector={selector}")
-}
-
-/// Percent-encodes a value for a query.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-            let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
-            out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
-        }
-    }
-    out
 }

@@ -12,6 +12,7 @@ use super::error::{PushError, PushStep};
 use super::origin::Origin;
 use super::transport::{RegistryRequest, Transport};
 use crate::api::basic_auth::BasicCredential;
+use crate::api::names::percent_encode;
 use crate::api::oci::Repository;
 
 /// Longest challenge in bytes that is parsed.
@@ -171,19 +172,6 @@ fn header(text: &str, step: PushStep) -> Result<HeaderValue, PushError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| PushError::Protocol(step))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Everything but the unreserved characters of RFC 3986.
-pub(super) fn percent_encode(text: &str) -> String {
-    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let encode = |byte: u8| {
-        if unreserved(byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
-    };
-    text.bytes().map(encode).collect()
 }
 
 #[cfg(test)]

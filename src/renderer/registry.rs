@@ -7,11 +7,12 @@
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
 use http::{HeaderValue, Method, StatusCode, Uri};
 
-use super::auth::{Authenticator, percent_encode};
+use super::auth::Authenticator;
 use super::error::{PushError, PushStep};
 use super::manifest::{Artifact, Blob, MANIFEST_TYPE};
 use super::reader::{RegistryReader, content_digest, unexpected};
 use super::transport::{RegistryRequest, Transport};
+use crate::api::names::percent_encode;
 use crate::api::oci::{Digest, Tag};
 
 /// How a push ended well.

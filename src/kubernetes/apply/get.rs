@@ -239,21 +239,3 @@ impl LeanPods {
         self.items.unwrap_or_default().kept.into_iter().map(LeanPod::pod)
     }
 }
-
-/// What was made, by its UID.
-#[derive(Deserialize)]
-pub(super) struct CreatedObject {
-    metadata: CreatedMetadata,
-}
-
-#[derive(Deserialize)]
-struct CreatedMetadata {
-    uid: ShortText,
-}
-
-impl CreatedObject {
-    /// UID of it.
-    pub(super) fn uid(self) -> Option<String> {
-        self.metadata.uid.0
-    }
-}

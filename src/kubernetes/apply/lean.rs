@@ -149,6 +149,9 @@ impl<'de, const NOTES: bool> Deserialize<'de> for KnownLabels<NOTES> {
                     let most = if key == CHART_URL { URL_MAX } else { TEXT_MAX };
                     if let Some(value) = map.next_value_seed(BoundedTextVisitor(most))? {
                         known.insert(key.to_owned(), value);
+                    } else {
+                        // Of a key that comes twice the last value counts, as for every other decoder.
+                        known.remove(key);
                     }
                 }
                 Ok(KnownLabels(known))
@@ -182,7 +185,7 @@ impl<'de, const NOTES: bool> Deserialize<'de> for KnownLabelKey<NOTES> {
 
 /// Which fields of a Job's status were set, over all entries of its managed fields.
 #[derive(Debug, Default)]
-pub(crate) struct ManagedStatusFields {
+struct ManagedStatusFields {
     is_empty: bool,
     has_completion_time: bool,
     has_conditions: bool,
@@ -190,7 +193,7 @@ pub(crate) struct ManagedStatusFields {
 
 impl ManagedStatusFields {
     /// What they say of the end of the Job.
-    pub(crate) const fn hint(&self) -> CompletionHint {
+    const fn hint(&self) -> CompletionHint {
         if self.is_empty {
             return CompletionHint::Now;
         }
@@ -250,8 +253,9 @@ impl<'de> Deserialize<'de> for ManagedStatusFields {
 /// Metadata of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct LeanMetadata {
+pub(crate) struct LeanMetadata {
     name: Option<ShortText>,
+    namespace: Option<ShortText>,
     uid: Option<ShortText>,
     resource_version: Option<ShortText>,
     creation_timestamp: Option<Time>,
@@ -291,7 +295,7 @@ impl LeanOwnerReference {
 
 impl LeanMetadata {
     /// The metadata, and what they say of the end of a Job.
-    pub(super) fn read(self) -> (ObjectMeta, CompletionHint) {
+    pub(crate) fn read(self) -> (ObjectMeta, CompletionHint) {
         let text = |text: Option<ShortText>| text.and_then(|text| text.0);
         let owner = self
             .owner_references
@@ -299,6 +303,7 @@ impl LeanMetadata {
         let owner = owner.and_then(LeanOwnerReference::into_reference);
         let meta = ObjectMeta {
             name: text(self.name),
+            namespace: text(self.namespace),
             uid: text(self.uid),
             resource_version: text(self.resource_version),
             creation_timestamp: self.creation_timestamp,

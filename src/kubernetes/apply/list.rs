@@ -14,13 +14,14 @@ use crate::plan::task::job_state::CompletionHint;
 
 use super::client::HubClient;
 use super::error::CallError;
-use super::lean::{BoundedItem, BoundedList, LeanMetadata, ShortText};
+use super::get::LeanObject;
+use super::lean::{BoundedItem, BoundedList, ShortText};
 use super::objects::TaskObjectClient;
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
 
 /// Objects in a page of a list.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 /// Longest mark for the next page that is sent back: far longer than any that an API server gives.
 const NEXT_MAX: usize = 4_096;
 
@@ -59,43 +60,62 @@ pub enum ListKind {
 /// for, or its mark is too long.
 #[must_use]
 pub fn read(body: &[u8]) -> Option<(impl Iterator<Item = ListedObject> + use<>, Option<String>)> {
-    let page: LeanPage = serde_json::from_slice(body).ok()?;
-    let next = match page.metadata.next {
-        Some(mark) => Some(mark.0?),
-        None => None,
-    };
-    let items = page.items.unwrap_or_default();
-    let found = items.kept.into_iter().map(LeanItem::found);
-    (!items.is_cut).then_some((found, next.filter(|mark| !mark.is_empty())))
+    let page = LeanPage::read(body).filter(|page| !page.is_too_long())?;
+    let next = page.next().map(ToOwned::to_owned);
+    Some((page.objects(), next))
 }
 
+/// A page of a list as a server sends it.
 #[derive(Deserialize)]
-struct LeanPage {
+pub(crate) struct LeanPage {
     #[serde(default)]
     metadata: LeanListMetadata,
-    items: Option<BoundedList<LeanItem>>,
+    items: Option<BoundedList<LeanObject>>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct LeanListMetadata {
+    resource_version: Option<ShortText>,
     #[serde(rename = "continue")]
     next: Option<ShortText<NEXT_MAX>>,
 }
 
-#[derive(Deserialize)]
-struct LeanItem {
-    #[serde(default)]
-    metadata: LeanMetadata,
-}
-
-impl BoundedItem for LeanItem {
+impl BoundedItem for LeanObject {
     const MOST: usize = PAGE as usize;
 }
 
-impl LeanItem {
-    fn found(self) -> ListedObject {
-        let (meta, hint) = self.metadata.read();
-        ListedObject { meta, hint }
+impl LeanPage {
+    /// Decodes a page; `None` where it is no list, or its mark for the next one is too long.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let page: Self = serde_json::from_slice(body).ok()?;
+        let mark = page.metadata.next.as_ref();
+        mark.is_none_or(|mark| mark.0.is_some()).then_some(page)
+    }
+
+    /// Whether it has more objects than the hub asks for; those are not kept.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.items.as_ref().is_some_and(|items| items.is_cut)
+    }
+
+    /// The resource version of the list, as the server says it.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_ref()?.0.as_deref()
+    }
+
+    /// The mark for the next page; `None` on the last one.
+    pub(crate) fn next(&self) -> Option<&str> {
+        let mark = self.metadata.next.as_ref()?.0.as_deref();
+        mark.filter(|mark| !mark.is_empty())
+    }
+
+    /// The objects on it, one at a time.
+    pub(crate) fn objects(self) -> impl Iterator<Item = ListedObject> + use<> {
+        let items = self.items.unwrap_or_default().kept.into_iter();
+        items.map(|object| {
+            let (meta, hint) = object.metadata.read();
+            ListedObject { meta, hint }
+        })
     }
 }
 

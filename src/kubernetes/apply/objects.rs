@@ -25,7 +25,7 @@ use crate::base::metrics::Metrics;
 use crate::plan::task::CreatePermission;
 
 use super::error::{CallError, CreateError, found, gone};
-use super::get::{CreatedObject, FetchedJob, LeanJob, LeanObject, LeanPods, PODS};
+use super::get::{FetchedJob, LeanJob, LeanObject, LeanPods, PODS};
 use super::response::{delete, manager};
 use super::transport::{ApiTransport, ResponseLimit, log_call};
 use super::transport_stage::TransportStage;
@@ -130,8 +130,8 @@ impl TaskObjectClient {
             resource,
             answer.as_ref().map_err(|declined| declined.error),
         );
-        let made: CreatedObject = serde_json::from_slice(&answer?).map_err(|_| UNREADABLE)?;
-        Ok(made.uid().ok_or(UNREADABLE)?)
+        let made: LeanObject = serde_json::from_slice(&answer?).map_err(|_| UNREADABLE)?;
+        Ok(made.metadata.read().0.uid.ok_or(UNREADABLE)?)
     }
 
     /// Reads a Job; `None` when it does not exist.

@@ -15,7 +15,7 @@ use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 use super::client::HubClient;
 use super::error::{CallError, done, found};
-use super::get::CreatedObject;
+use super::get::LeanObject;
 use super::response::{WriteResponse, delete, manager};
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
@@ -118,8 +118,9 @@ impl HubClient {
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let request = Request::new(path).create(&parameters, body);
-        let made: CreatedObject = self.objects.write("create", resource, request).await?;
-        made.uid().ok_or(CallError::Transport(TransportStage::Decode))
+        let made: LeanObject = self.objects.write("create", resource, request).await?;
+        let uid = made.metadata.read().0.uid;
+        uid.ok_or(CallError::Transport(TransportStage::Decode))
     }
 
     /// Deletes an object of the pipeline, if it is still the one with this UID.

@@ -1,11 +1,12 @@
-//! Decodes the bytes of a list and of a watch, without a connection: the entry points of the fuzz targets.
+//! Decodes the bytes of a list and of a watch, without a connection: the entry points of the fuzz targets, too.
 
 use bytes::Bytes;
 
-use super::slim::{JobFilter, JobPage, WatchLine, WatchLineEvent};
+use super::slim::{JobFilter, WatchLine, WatchLineEvent, version};
 use crate::api::names::HubId;
-use crate::kubernetes::watch::JobMetadata;
-use crate::kubernetes::watch::LineDecoder;
+use crate::kubernetes::apply::LeanPage;
+use crate::kubernetes::watch::{JobMetadata, LineDecoder};
+use crate::remote::client::WatchEnd;
 
 /// The decoded content of one page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,14 +19,24 @@ pub struct DecodedPage {
     pub next: Option<String>,
 }
 
-/// Reads a page as [`super::watch_jobs`] does; `None` where it is no valid page.
-#[must_use]
-pub fn page(body: &[u8], hub: &HubId, namespace: &str) -> Option<DecodedPage> {
-    let page = JobPage::read(body).filter(|page| !page.is_too_long())?;
-    let next = page.next().ok()?.map(ToOwned::to_owned);
-    let version = page.version();
-    let jobs = page.jobs(JobFilter { hub, namespace }).collect();
-    Some(DecodedPage { jobs, version, next })
+/// Decodes one page of a list.
+///
+/// # Errors
+/// [`WatchEnd::Unreadable`] where it is no page, [`WatchEnd::TooMuch`] where it has more objects than the hub asks for.
+pub fn page(body: &[u8], hub: &HubId, namespace: &str) -> Result<DecodedPage, WatchEnd> {
+    let page = LeanPage::read(body).ok_or(WatchEnd::Unreadable)?;
+    if page.is_too_long() {
+        return Err(WatchEnd::TooMuch);
+    }
+    let view = JobFilter { hub, namespace };
+    Ok(DecodedPage {
+        version: version(page.version()),
+        next: page.next().map(ToOwned::to_owned),
+        jobs: page
+            .objects()
+            .filter_map(|object| view.job(&object.meta, object.hint))
+            .collect(),
+    })
 }
 
 /// The decoded content of one line of a watch.

@@ -1,26 +1,16 @@
-//! Decodes of Jobs only the few fields that the hub uses, and checks the shape of each.
-//!
-//! Other fields are skipped, so that a page of a list or a line of a watch takes no more memory than its own bytes.
+//! Decodes of a watched Job only the few fields that the hub uses, and checks the shape of each.
 
-use std::fmt;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
 
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-
-use crate::api::labels;
-use crate::api::names::{HubId, TaskUid, hex, is_dns_label, is_name_of, is_uid};
-use crate::kubernetes::apply::lean::ManagedStatusFields;
-use crate::kubernetes::watch::JobMetadata;
+use crate::api::names::{HubId, is_uid, unhex};
+use crate::kubernetes::apply::lean::LeanMetadata;
+use crate::kubernetes::watch::{JobMetadata, job_metadata};
+use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::job_state::CompletionHint;
 
-/// Most Jobs on one page of a list. A longer page is refused, as the hub did not request it.
-pub(super) const PAGE: usize = 500;
-/// Longest URL of a chart.
-const URL_MAX: usize = 2_048;
 /// Longest resource version.
 const VERSION_MAX: usize = 64;
-/// Longest continue token.
-const CONTINUE_MAX: usize = 4_096;
 
 /// Selects the Jobs of one hub in one namespace.
 #[derive(Clone, Copy, Debug)]
@@ -29,30 +19,25 @@ pub(super) struct JobFilter<'a> {
     pub(super) namespace: &'a str,
 }
 
-/// One page of a list.
-#[derive(Debug, Deserialize)]
-pub(super) struct JobPage {
-    metadata: JobPageMetadata,
-    #[serde(default)]
-    items: Option<JobItems>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct JobPageMetadata {
-    resource_version: Option<String>,
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
-#[derive(Debug, Default)]
-struct JobItems {
-    kept: Vec<WatchObject>,
-    is_too_long: bool,
+impl JobFilter<'_> {
+    /// The Job, if it is one of the hub's in this namespace: the server may ignore the label selector.
+    pub(super) fn job(self, meta: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
+        let is_own =
+            maker(self.hub, meta) == ObjectCreator::Own && meta.namespace.as_deref() == Some(self.namespace);
+        let job = job_metadata(meta).filter(|job| is_own && is_uid(&job.uid) && is_uid(job.task.as_str()))?;
+        let has_hash = unhex(&job.spec_hash).is_some();
+        let is_url = |url: &String| url.bytes().all(|byte| byte.is_ascii_graphic());
+        Some(JobMetadata {
+            spec_hash: if has_hash { job.spec_hash } else { String::new() },
+            chart_url: job.chart_url.filter(is_url),
+            hint,
+            ..job
+        })
+    }
 }
 
 /// One line of a watch.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct WatchLine {
     #[serde(rename = "type")]
     kind: String,
@@ -60,46 +45,11 @@ pub(super) struct WatchLine {
 }
 
 /// A Job by its metadata, or the status with which a watch ends.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct WatchObject {
-    #[serde(default)]
-    metadata: Option<SlimJobMetadata>,
+    metadata: Option<LeanMetadata>,
     code: Option<i64>,
 }
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimJobMetadata {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    labels: Option<JobLabels>,
-    annotations: Option<JobAnnotations>,
-    managed_fields: Option<ManagedStatusFields>,
-}
-
-#[derive(Debug, Deserialize)]
-struct JobLabels {
-    #[serde(rename = "app.kubernetes.io/managed-by")]
-    managed_by: Option<String>,
-    #[serde(rename = "renderhub.dev/hub-id")]
-    hub_id: Option<String>,
-    #[serde(rename = "renderhub.dev/task-uid")]
-    task_uid: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct JobAnnotations {
-    #[serde(rename = "renderhub.dev/spec-hash")]
-    spec_hash: Option<String>,
-    #[serde(rename = "renderhub.dev/chart-url")]
-    chart_url: Option<String>,
-}
-
-/// The continue token of a page is too long.
-#[derive(Debug)]
-pub(super) struct BadContinueToken;
 
 /// The event in a line of a watch.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,39 +68,6 @@ pub(super) enum WatchLineEvent {
     Unreadable,
 }
 
-impl JobPage {
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
-    }
-
-    /// Resource version of the list, at which a watch continues.
-    pub(super) fn version(&self) -> Option<String> {
-        version(self.metadata.resource_version.as_deref())
-    }
-
-    /// Continue token of the next page, `None` on the last one.
-    ///
-    /// # Errors
-    /// If it is longer than [`CONTINUE_MAX`].
-    pub(super) fn next(&self) -> Result<Option<&str>, BadContinueToken> {
-        match self.metadata.next.as_deref() {
-            Some(next) if next.len() > CONTINUE_MAX => Err(BadContinueToken),
-            next => Ok(next.filter(|next| !next.is_empty())),
-        }
-    }
-
-    /// Whether it has more Jobs than the hub requested.
-    pub(super) fn is_too_long(&self) -> bool {
-        self.items.as_ref().is_some_and(|items| items.is_too_long)
-    }
-
-    /// The hub's Jobs on it.
-    pub(super) fn jobs(self, view: JobFilter<'_>) -> impl Iterator<Item = JobMetadata> {
-        let items = self.items.unwrap_or_default().kept.into_iter();
-        items.filter_map(move |item| item.metadata?.into_job(view))
-    }
-}
-
 impl WatchLine {
     /// The event in a line, and the resource version after it.
     pub(super) fn parse(line: &[u8], view: JobFilter<'_>) -> (WatchLineEvent, Option<String>) {
@@ -158,102 +75,34 @@ impl WatchLine {
             return (WatchLineEvent::Unreadable, None);
         };
         if kind == "ERROR" {
-            let is_old = object.code == Some(410);
-            return (
-                if is_old {
-                    WatchLineEvent::TooOld
-                } else {
-                    WatchLineEvent::Ended
-                },
-                None,
-            );
+            let event = match object.code {
+                Some(410) => WatchLineEvent::TooOld,
+                _ => WatchLineEvent::Ended,
+            };
+            return (event, None);
         }
-        let Some(meta) = object.metadata else {
+        let Some((meta, hint)) = object.metadata.map(LeanMetadata::read) else {
             return (WatchLineEvent::Unreadable, None);
         };
-        let version = version(meta.resource_version.as_deref());
+        let job = |event: fn(JobMetadata) -> WatchLineEvent| {
+            view.job(&meta, hint).map_or(WatchLineEvent::Nothing, event)
+        };
         let event = match kind.as_str() {
-            "ADDED" | "MODIFIED" => meta
-                .into_job(view)
-                .map_or(WatchLineEvent::Nothing, WatchLineEvent::There),
-            "DELETED" => meta
-                .into_job(view)
-                .map_or(WatchLineEvent::Nothing, WatchLineEvent::Gone),
+            "ADDED" | "MODIFIED" => job(WatchLineEvent::There),
+            "DELETED" => job(WatchLineEvent::Gone),
             "BOOKMARK" => WatchLineEvent::Nothing,
             _ => WatchLineEvent::Unreadable,
         };
-        (event, version)
+        (event, version(meta.resource_version.as_deref()))
     }
 }
 
-impl SlimJobMetadata {
-    /// The Job, if it is one of the hub's in this namespace: the server may ignore the label selector.
-    fn into_job(self, view: JobFilter<'_>) -> Option<JobMetadata> {
-        let labels = self.labels?;
-        let is_ours = labels.hub_id.as_deref() == Some(view.hub.as_str())
-            && labels.managed_by.as_deref() == Some(labels::MANAGED_BY_VALUE)
-            && self.namespace.as_deref() == Some(view.namespace);
-        let task = labels.task_uid.filter(|uid| is_ours && is_uid(uid))?;
-        let task = TaskUid::new(&task);
-        let name = self
-            .name
-            .filter(|name| is_dns_label(name) && is_name_of(name, &task))?;
-        let (hash, url) = self
-            .annotations
-            .map_or((None, None), |a| (a.spec_hash, a.chart_url));
-        Some(JobMetadata {
-            task,
-            name,
-            uid: self.uid.filter(|uid| is_uid(uid))?,
-            spec_hash: hash.filter(|hash| is_hash(hash)).unwrap_or_default(),
-            chart_url: url.filter(|url| is_url(url)),
-            hint: self
-                .managed_fields
-                .map_or(CompletionHint::Now, |managed| managed.hint()),
-        })
-    }
-}
-
-fn is_hash(text: &str) -> bool {
-    text.len() == hex(&[0; 32]).len() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn is_url(text: &str) -> bool {
-    text.len() <= URL_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-fn version(text: Option<&str>) -> Option<String> {
+/// A resource version that can be sent back.
+pub(super) fn version(text: Option<&str>) -> Option<String> {
     let is_one = |text: &&str| {
         (1..=VERSION_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
     text.filter(is_one).map(ToOwned::to_owned)
-}
-
-impl<'de> Deserialize<'de> for JobItems {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct JobItemsVisitor;
-        impl<'de> Visitor<'de> for JobItemsVisitor {
-            type Value = JobItems;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JobItems, A::Error> {
-                let mut items = JobItems::default();
-                while items.kept.len() < PAGE
-                    && let Some(item) = list.next_element()?
-                {
-                    items.kept.push(item);
-                }
-                while list.next_element::<IgnoredAny>()?.is_some() {
-                    items.is_too_long = true;
-                }
-                Ok(items)
-            }
-        }
-        deserializer.deserialize_seq(JobItemsVisitor)
-    }
 }
 
 #[cfg(test)]
@@ -261,8 +110,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::names::job_name;
-    use crate::kubernetes::watch::job_metadata;
+    use crate::api::names::{TaskUid, job_name};
 
     const TASK: &str = "0f5a4e0c-0001-4000-8000-000000000001";
     const JOB: &str = "1c9e2f60-0002-4000-8000-000000000002";

@@ -8,7 +8,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::labels::TASK_NAMESPACE;
-use crate::api::names::is_uid;
 use crate::kubernetes::apply::ListedObject;
 use crate::kubernetes::watch::{JobMetadata, job_metadata};
 use crate::plan::task::adoption::{AdoptionDecision, ObjectCreator, judge, maker};
@@ -27,7 +26,7 @@ impl TaskController {
     pub(super) fn adopt_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
         let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
         for ListedObject { meta, hint } in jobs {
-            let Some(mark) = job_metadata(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
+            let Some(mark) = job_metadata(meta) else {
                 continue;
             };
             let mark = JobMetadata { hint: *hint, ..mark };

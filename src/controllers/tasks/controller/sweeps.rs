@@ -195,7 +195,7 @@ impl TaskController {
             let is_its = self.index.is_at(&task, site);
             match &meta.uid {
                 Some(uid) if is_its && self.index.is_made_from(&task, hash.map(String::as_str)) => {
-                    if crate::api::names::is_uid(uid) && !self.index.is_secret_cleared(&task) {
+                    if !self.index.is_secret_cleared(&task) {
                         self.index.keep_secret(&task, uid);
                         ready(&mut self.queue, &task, EnqueueReason::SecretSeen);
                     }

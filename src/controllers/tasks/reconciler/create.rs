@@ -195,13 +195,12 @@ impl Reconciler<'_> {
 
 /// A Job that was just made.
 fn mark_of(made: &ObjectMeta, uid: String) -> Option<JobMetadata> {
-    let mark = job_metadata(&ObjectMeta {
+    let made = ObjectMeta {
         uid: Some(uid),
-        managed_fields: None,
         ..made.clone()
-    })?;
+    };
     Some(JobMetadata {
         hint: CompletionHint::No,
-        ..mark
+        ..job_metadata(&made)?
     })
 }
