@@ -30,7 +30,7 @@ use crate::kubernetes::tenant::TenantSessions;
 use crate::kubernetes::watch::{dynamic, endless};
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
-use crate::plan::relist::Relists;
+use crate::plan::relist::ShownKeys;
 use crate::plan::remote::cluster_quota::ClusterQuota;
 use crate::plan::remote::health::ConnectionFault;
 use crate::plan::remote::site::{Site, TenantKubeconfig};
@@ -122,7 +122,7 @@ pub struct ClusterController {
     read_queue: WorkQueue<String>,
     /// State of each Secret that is read.
     secrets: HashMap<String, SecretReadState>,
-    secret_lists: Relists<()>,
+    shown_secrets: ShownKeys<(), String>,
     retries: Backoff<String>,
     reading: JoinMap<String, SecretReadResult>,
     /// Clusters whose status may be out of date.
@@ -162,7 +162,7 @@ impl ClusterController {
             wanted: HashSet::new(),
             read_queue: WorkQueue::default(),
             secrets: HashMap::new(),
-            secret_lists: Relists::default(),
+            shown_secrets: ShownKeys::default(),
             retries: Backoff::default(),
             reading: JoinMap::new(),
             status_queue: WorkQueue::default(),

@@ -6,7 +6,6 @@ use super::connection_bindings::KubeconfigRef;
 use super::kubeconfig_validator::SecretVerdicts;
 use crate::api::RenderClusterStatus;
 use crate::kubernetes::apply::{CallError, TransportStage};
-use crate::plan::relist::RelistMark;
 
 /// Read state of a Secret of the platform.
 #[derive(Default)]
@@ -19,8 +18,6 @@ pub(super) struct SecretReadState {
     pub(super) deleted: HashSet<String>,
     /// Whether the next read is reported although nothing changed.
     pub(super) must_report: bool,
-    /// The list that showed it last.
-    pub(super) listed: RelistMark,
 }
 
 /// Result of a read.

@@ -25,10 +25,10 @@ impl ClusterController {
         match event {
             Event::Apply(secret) | Event::InitApply(secret) => self.handle_applied_secret(&secret.metadata),
             Event::Delete(secret) => self.handle_deleted_secret(&secret.metadata),
-            Event::Init => self.secret_lists.begin(()),
+            Event::Init => self.shown_secrets.begin(()),
             Event::InitDone => {
-                let mark = self.secret_lists.mark(&());
-                for (name, known) in self.secrets.iter_mut().filter(|(_, known)| known.listed != mark) {
+                let is_gone = self.shown_secrets.finish(&());
+                for (name, known) in self.secrets.iter_mut().filter(|(name, _)| is_gone(name)) {
                     known.seen = None;
                     self.read_queue.add(name);
                 }
@@ -45,7 +45,7 @@ impl ClusterController {
         else {
             return;
         };
-        known.listed = self.secret_lists.mark(&());
+        self.shown_secrets.add(&(), name);
         known.seen = metadata.uid.clone().zip(metadata.resource_version.clone());
         if known.seen != known.read {
             self.read_queue.add(name);

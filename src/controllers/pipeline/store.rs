@@ -1,6 +1,6 @@
 //! The objects of the pipeline as watched, and what follows from each event.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use kube::Resource as _;
@@ -17,7 +17,7 @@ use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::shared_parts::SharedParts;
 use crate::plan::pipeline::task_state::PipelineTask;
-use crate::plan::relist::{RelistMark, Relists};
+use crate::plan::relist::ShownKeys;
 use crate::plan::task::status_seal::SealKey;
 
 use super::kinds::{KeptObject, PipelineKind};
@@ -47,14 +47,13 @@ pub(super) enum PipelineChange {
     Listed,
 }
 
-/// The objects, and the list that showed each of them last.
+/// The objects, and what the lists under way have shown of them.
 pub(super) struct PipelineStore {
     seal_key: Arc<SealKey>,
     rules: ReferenceRules,
     pub objects: PipelineObjects,
     pub parts: SharedParts,
-    lists: Relists<WatchScope>,
-    marks: BTreeMap<(&'static str, ObjectKey), RelistMark>,
+    shown: ShownKeys<WatchScope, ObjectKey>,
     /// Watches whose current list has not ended.
     pub unlisted: HashSet<WatchScope>,
     /// Those of them, each of one namespace, that the API server refuses.
@@ -71,8 +70,7 @@ impl PipelineStore {
             rules,
             objects: PipelineObjects::default(),
             parts: SharedParts::default(),
-            lists: Relists::default(),
-            marks: BTreeMap::new(),
+            shown: ShownKeys::default(),
             unlisted: HashSet::new(),
             refused: HashSet::new(),
             overfull: OverfullNamespaces::default(),
@@ -160,13 +158,13 @@ impl PipelineStore {
         let status = std::mem::take(&mut object.status);
         object.status = K::opened(&self.seal_key, &object.uid, object.created, status);
         K::Spec::share(&mut object, &mut self.parts);
-        self.mark(scope, &key);
+        self.shown.add(scope, &key);
         let known = K::map(&self.objects).get(&key);
         if known.is_some_and(|known| known.uid == object.uid && known.version > object.version) {
             return PipelineChange::Nothing;
         }
         if !self.overfull.admit::<K>(&self.objects, &key, &mut object) {
-            return self.drop_object::<K>(scope, &key);
+            return self.drop_object::<K>(&key);
         }
         let known = K::map(&self.objects).get(&key);
         // A status that the hub wrote, and took in before the watch showed it, changes nothing.
@@ -186,8 +184,7 @@ impl PipelineStore {
     }
 
     /// Takes an object out that does not fit: its namespace is not known any more.
-    fn drop_object<K: PipelineKind>(&mut self, scope: &WatchScope, key: &ObjectKey) -> PipelineChange {
-        self.marks.remove(&(scope.plural, key.clone()));
+    fn drop_object<K: PipelineKind>(&mut self, key: &ObjectKey) -> PipelineChange {
         let found = self.searched::<K>(key);
         K::map_mut(&mut self.objects).remove(key);
         self.change(key.namespace.clone(), found)
@@ -234,7 +231,7 @@ impl PipelineStore {
                 };
                 let place = ObjectKey::new(&task.id.namespace, &task.id.name);
                 let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
-                self.mark(scope, &place);
+                self.shown.add(scope, &place);
                 let known = self.objects.tasks.get(&place);
                 if known == Some(&seen) {
                     return PipelineChange::Nothing;
@@ -251,7 +248,6 @@ impl PipelineStore {
                 let Some(place) = key_of(meta.namespace.as_deref(), meta.name.as_deref()) else {
                     return PipelineChange::Nothing;
                 };
-                self.marks.remove(&(scope.plural, place.clone()));
                 self.gone.add(meta.uid.as_deref());
                 let found = self.searched_task(&place);
                 self.objects.tasks.remove(&place);
@@ -309,7 +305,7 @@ impl PipelineStore {
     }
 
     fn begin_list(&mut self, scope: &WatchScope) -> PipelineChange {
-        self.lists.begin(scope.clone());
+        self.shown.begin(scope.clone());
         self.overfull.begin_list(scope.plural, scope.namespace.as_deref());
         self.unlisted.insert(scope.clone());
         PipelineChange::Nothing
@@ -318,20 +314,8 @@ impl PipelineStore {
     /// Which objects are gone, because the list of their scope did not show them.
     fn end_list(&mut self, scope: &WatchScope) -> impl Fn(&ObjectKey) -> bool + use<> {
         self.listed(scope);
-        let mark = self.lists.mark(scope);
-        let (plural, own) = (scope.plural, scope.namespace.clone());
-        self.marks.retain(|(kind, key), listed| {
-            let is_covered = own.as_deref().is_none_or(|own| own == key.namespace);
-            *kind != plural || !is_covered || *listed == mark
-        });
-        let shown = self.marks.keys().filter(|(kind, _)| *kind == plural);
-        let shown: HashSet<ObjectKey> = shown.map(|(_, key)| key.clone()).collect();
-        move |key| own.as_deref().is_none_or(|own| own == key.namespace) && !shown.contains(key)
-    }
-
-    fn mark(&mut self, scope: &WatchScope, key: &ObjectKey) {
-        let mark = self.lists.mark(scope);
-        self.marks.insert((scope.plural, key.clone()), mark);
+        let (is_gone, own) = (self.shown.finish(scope), scope.namespace.clone());
+        move |key| own.as_deref().is_none_or(|own| own == key.namespace) && is_gone(key)
     }
 }
 

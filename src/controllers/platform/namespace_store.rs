@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::api::ObjectMeta;
 
 use crate::plan::platform::namespaces::NamespaceUids;
-use crate::plan::relist::{RelistMark, Relists};
+use crate::plan::relist::ShownKeys;
 
 /// The namespaces that one watch covers: one, or all.
 pub type NamespaceWatchScope = Option<Arc<str>>;
@@ -16,9 +16,7 @@ pub struct NamespaceStore {
     /// The names that the hub serves; empty where it serves all.
     watched: BTreeSet<Arc<str>>,
     existing: NamespaceUids,
-    /// The list that showed each last.
-    listed: BTreeMap<String, RelistMark>,
-    lists: Relists<NamespaceWatchScope>,
+    shown: ShownKeys<NamespaceWatchScope, String>,
 }
 
 impl NamespaceStore {
@@ -27,8 +25,7 @@ impl NamespaceStore {
         Self {
             watched: watched.iter().map(|name| name.as_str().into()).collect(),
             existing: BTreeMap::new(),
-            listed: BTreeMap::new(),
-            lists: Relists::default(),
+            shown: ShownKeys::default(),
         }
     }
 
@@ -57,8 +54,8 @@ impl NamespaceStore {
         if metadata.deletion_timestamp.is_some() {
             return self.remove(metadata);
         }
-        let mark = self.lists.mark(&self.scope_of(&name));
-        self.listed.insert(name.clone(), mark);
+        let scope = self.watched.get(name.as_str()).cloned();
+        self.shown.add(&scope, &name);
         let before = self.existing.insert(name.clone(), uid.clone());
         (before != Some(uid)).then_some(name)
     }
@@ -66,32 +63,18 @@ impl NamespaceStore {
     /// Removes a namespace; returns its name if it was there.
     pub fn remove(&mut self, metadata: &ObjectMeta) -> Option<String> {
         let name = metadata.name.as_ref()?;
-        self.listed.remove(name);
         self.existing.remove(name).map(|_| name.clone())
     }
 
     /// A list begins.
     pub fn begin_list(&mut self, scope: &NamespaceWatchScope) {
-        self.lists.begin(scope.clone());
+        self.shown.begin(scope.clone());
     }
 
     /// A list ended; returns the names that it did not show.
     pub fn end_list(&mut self, scope: &NamespaceWatchScope) -> Vec<String> {
-        let mark = self.lists.mark(scope);
-        let is_gone =
-            |(name, listed): &(&String, &RelistMark)| self.scope_of(name) == *scope && **listed != mark;
-        let gone = self.listed.iter().filter(is_gone);
-        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
-        for name in &gone {
-            self.existing.remove(name);
-            self.listed.remove(name);
-        }
-        gone
-    }
-
-    /// The scope of the watch that shows a namespace.
-    fn scope_of(&self, name: &str) -> NamespaceWatchScope {
-        self.watched.get(name).cloned()
+        let is_covered = |name: &String| self.watched.get(name.as_str()) == scope.as_ref();
+        self.shown.sweep(scope, &mut self.existing, is_covered)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::api::labels::GROUP;
 use crate::api::{GrantFrom, GrantTo, ReferenceGrantSpec};
-use crate::plan::relist::{RelistMark, Relists};
+use crate::plan::relist::ShownKeys;
 
 /// The namespaces that one watch of grants covers: one, or all.
 pub type GrantScope = Option<Arc<str>>;
@@ -15,10 +15,11 @@ pub type GrantScope = Option<Arc<str>>;
 /// Every `ReferenceGrant` the hub can see, by namespace and UID.
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceGrantIndex {
-    namespaces: BTreeMap<String, BTreeMap<String, (ReferenceGrantSpec, RelistMark)>>,
+    namespaces: BTreeMap<String, BTreeMap<String, ReferenceGrantSpec>>,
     /// The namespaces with grants for a kind of another namespace, each with how many there are.
     granting: BTreeMap<(String, String), BTreeMap<String, usize>>,
-    lists: Relists<GrantScope>,
+    /// UIDs of the grants.
+    shown: ShownKeys<GrantScope, String>,
 }
 
 impl ReferenceGrantIndex {
@@ -26,12 +27,13 @@ impl ReferenceGrantIndex {
     pub fn put(&mut self, scope: &GrantScope, namespace: &str, uid: &str, spec: Option<ReferenceGrantSpec>) {
         self.remove(namespace, uid);
         let Some(spec) = spec else { return };
+        self.shown.add(scope, uid);
         for from in &spec.from {
             let granting = self.granting.entry((from.kind.clone(), from.namespace.clone()));
             *granting.or_default().entry(namespace.to_owned()).or_default() += 1;
         }
         let grants = self.namespaces.entry(namespace.to_owned()).or_default();
-        grants.insert(uid.to_owned(), (spec, self.lists.mark(scope)));
+        grants.insert(uid.to_owned(), spec);
     }
 
     /// Removes a grant.
@@ -43,7 +45,7 @@ impl ReferenceGrantIndex {
         if grants.is_empty() {
             self.namespaces.remove(namespace);
         }
-        for from in gone.iter().flat_map(|(spec, _)| &spec.from) {
+        for from in gone.iter().flat_map(|spec| &spec.from) {
             let key = (from.kind.clone(), from.namespace.clone());
             let Some(granting) = self.granting.get_mut(&key) else {
                 continue;
@@ -63,7 +65,7 @@ impl ReferenceGrantIndex {
     /// A grant.
     #[must_use]
     pub fn get(&self, namespace: &str, uid: &str) -> Option<&ReferenceGrantSpec> {
-        self.namespaces.get(namespace)?.get(uid).map(|(spec, _)| spec)
+        self.namespaces.get(namespace)?.get(uid)
     }
 
     /// The namespaces with a grant for objects of a kind and a namespace, whatever it is that they may refer to.
@@ -74,21 +76,17 @@ impl ReferenceGrantIndex {
 
     /// A list of a scope begins.
     pub fn begin_list(&mut self, scope: GrantScope) {
-        self.lists.begin(scope);
+        self.shown.begin(scope);
     }
 
     /// The list of a scope ended: removes the grants that it did not show, and returns their namespaces.
     pub fn end_list(&mut self, scope: &GrantScope) -> Vec<String> {
-        let mark = self.lists.mark(scope);
+        let is_gone = self.shown.finish(scope);
         let is_covered = |namespace: &str| scope.as_deref().is_none_or(|scope| scope == namespace);
         let mut lost: Vec<(String, String)> = Vec::new();
-        for (namespace, grants) in self
-            .namespaces
-            .iter()
-            .filter(|(namespace, _)| is_covered(namespace))
-        {
-            let gone = grants.iter().filter(|(_, (_, listed))| *listed != mark);
-            lost.extend(gone.map(|(uid, _)| (namespace.clone(), uid.clone())));
+        for (namespace, grants) in &self.namespaces {
+            let gone = grants.keys().filter(|uid| is_covered(namespace) && is_gone(uid));
+            lost.extend(gone.map(|uid| (namespace.clone(), uid.clone())));
         }
         for (namespace, uid) in &lost {
             self.remove(namespace, uid);
@@ -157,7 +155,7 @@ impl ReferenceGrantIndex {
         let is_to =
             move |t: &GrantTo| t.group == group && t.kind == kind && t.name.as_deref().is_none_or(is_name);
         let grants = self.namespaces.get(namespace).into_iter();
-        let grants = grants.flat_map(BTreeMap::values).map(|(grant, _)| grant);
+        let grants = grants.flat_map(BTreeMap::values);
         grants.filter(move |grant| grant.to.iter().any(is_to))
     }
 }
