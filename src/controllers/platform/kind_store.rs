@@ -15,7 +15,7 @@ use crate::api::labels::DEFAULT_CLASS;
 use crate::kubernetes::apply::CallError;
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids, named};
-use crate::plan::relist::{RelistMark, Relists};
+use crate::plan::relist::ShownKeys;
 
 /// Most corrections to the record of one object under one spec, so that two hubs that disagree stop writing; each still uses its
 /// own record.
@@ -54,8 +54,6 @@ pub struct StoredObject<K: HasSpec> {
     pub version: u64,
     /// Whether another writer wrote meanwhile: the hub writes nothing before it has seen that.
     is_outdated: bool,
-    /// The list that showed it last.
-    listed: RelistMark,
     /// Changes that put the record right where no hub can have changed it.
     corrections: NamespaceUidPatch,
     /// Corrections written since the spec last changed.
@@ -82,7 +80,7 @@ pub enum StoreChange {
 /// The objects of one kind, and what of their statuses is still to be written.
 pub struct KindStore<K: HasSpec> {
     objects: BTreeMap<String, StoredObject<K>>,
-    lists: Relists<()>,
+    shown: ShownKeys<(), String>,
     /// Objects whose record of namespaces, or whose conditions, may be out of date.
     pub due: BTreeSet<String>,
     /// Of those, the objects whose record is up to date.
@@ -93,7 +91,7 @@ impl<K: HasSpec> Default for KindStore<K> {
     fn default() -> Self {
         Self {
             objects: BTreeMap::new(),
-            lists: Relists::default(),
+            shown: ShownKeys::default(),
             due: BTreeSet::new(),
             recorded: BTreeSet::new(),
         }
@@ -111,17 +109,10 @@ impl<K: ListsNamespaces<Spec: DeserializeOwned>> KindStore<K> {
                 name.map_or(StoreChange::Nothing, StoreChange::Gone)
             }
             Event::Init => {
-                self.lists.begin(());
+                self.shown.begin(());
                 StoreChange::Listing
             }
-            Event::InitDone => {
-                let mark = self.lists.mark(&());
-                let is_gone = |(_, known): &(&String, &StoredObject<K>)| known.listed != mark;
-                let gone = self.objects.iter().filter(is_gone);
-                let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
-                self.objects.retain(|_, known| known.listed == mark);
-                StoreChange::Listed(gone)
-            }
+            Event::InitDone => StoreChange::Listed(self.shown.sweep(&(), &mut self.objects, |_| true)),
         };
         if let StoreChange::NewSpec(name) | StoreChange::NewRecord(name) = &change {
             self.due.insert(name.clone());
@@ -134,7 +125,7 @@ impl<K: ListsNamespaces<Spec: DeserializeOwned>> KindStore<K> {
             return StoreChange::Nothing;
         };
         let mut seen = StoredObject::<K>::read(object);
-        seen.listed = self.lists.mark(&());
+        self.shown.add(&(), &name);
         let Some(known) = self.objects.get_mut(&name).filter(|known| known.uid == seen.uid) else {
             self.objects.insert(name.clone(), seen);
             return StoreChange::NewSpec(name);
@@ -297,7 +288,6 @@ impl<K: ListsNamespaces<Spec: DeserializeOwned>> StoredObject<K> {
             generation: object.metadata.generation.unwrap_or(1),
             uid: object.metadata.uid.unwrap_or_default(),
             is_outdated: false,
-            listed: RelistMark::default(),
             corrections: NamespaceUidPatch::new(),
             corrected: 0,
         }
