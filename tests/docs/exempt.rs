@@ -76,7 +76,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/task_record.rs RESTORE_PAUSE",
         "controllers/tasks/task_record.rs HELD_RETRY",
         "controllers/tasks/task_record.rs QUOTA_RETRY",
-        "controllers/tasks/controller/events.rs SETTLE",
+        "controllers/tasks/controller/platform_offers.rs SETTLE",
         "controllers/tasks/controller/ledger.rs LEDGER_RETRY",
         "controllers/tasks/verification/verifications.rs BROKEN",
         "controllers/tasks/controller/answers.rs ASKED",

@@ -3,7 +3,7 @@
 //! One loop owns the index, so it needs no locks; `inputs` and `outcomes` are its only changes. Workers are tasks of their own,
 //! so a panic in one costs its task an error and a retry.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,11 @@ use tokio_util::sync::CancellationToken;
 use crate::api::names::TaskUid;
 use crate::base::metrics::{ErrorLabels, Metrics};
 use crate::kubernetes::watch::{ReceivedEvent, TaskWatchScope};
-use crate::plan::platform::reference_grants::ReferenceGrantIndex;
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
 use crate::plan::queue::{ConcurrencyLimits, FairQueue};
 use crate::plan::remote::ledger::LedgerChanges;
-use crate::plan::remote::site::{RemoteTarget, Site};
-use crate::plan::task::model::Task;
+use crate::plan::remote::site::RemoteTarget;
 use crate::plan::task::retention::{FailedJobLimits, Retention};
 use crate::remote::SiteRequest;
 
@@ -34,27 +32,33 @@ use crate::controllers::sweep::list;
 
 mod adoption;
 mod answers;
+mod cache_sync;
 mod dispatch;
 mod enqueue;
 mod event_latencies;
 mod events;
 mod idle_copies;
+mod in_flight_changes;
 mod ledger;
 mod metrics_update;
 mod outcomes;
 mod outputs;
+mod platform_offers;
 mod retention;
 mod running_work;
 mod sites;
+mod sweep_schedule;
 mod sweeps;
-mod sync_sources;
 mod work_results;
 
+use cache_sync::{CacheSync, SyncSource};
 use enqueue::{EnqueueReason, later, ready};
 use event_latencies::EventLatencies;
+use in_flight_changes::InFlightChanges;
 pub use outputs::ControllerOutputs;
+use platform_offers::PlatformOffers;
 use running_work::{RunningWork, WorkItem, WorkResult};
-use sync_sources::{SyncSource, unsynced_sources};
+use sweep_schedule::SweepSchedule;
 
 /// Pause before a sweep that failed is repeated.
 const SWEEP_RETRY: Duration = Duration::from_secs(5);
@@ -95,8 +99,8 @@ pub struct TaskController {
     context: Arc<ReconcileContext>,
     metrics: Metrics,
     limits: TaskControllerLimits,
-    catalog: watch::Receiver<PublishedCatalog>,
-    ready: watch::Sender<bool>,
+    offers: PlatformOffers,
+    sync: CacheSync,
     index: TaskIndex,
     queue: WorkQueue<TaskUid>,
     fair: FairQueue,
@@ -106,30 +110,11 @@ pub struct TaskController {
     backoff: Backoff<TaskUid>,
     running: RunningWork,
     latencies: EventLatencies,
-    /// Tasks whose pass began before the catalog changed: what it found is not kept.
-    outdated: HashSet<TaskUid>,
-    /// The newest watch event of each task that a worker has: until the worker is done, the controller cannot know which status
-    /// on the object the worker wrote.
-    deferred_events: HashMap<TaskUid, (TaskWatchScope, Box<Task>, Instant)>,
-    /// Tasks whose Job went while a worker had them.
-    jobs_gone: HashSet<TaskUid>,
-    /// References that namespaces allow.
-    grants: Arc<ReferenceGrantIndex>,
-    /// Namespaces in which a tenant changed an object that tasks may wait for, and when those tasks are requeued.
-    dirty_namespaces: HashSet<String>,
-    flush_due: Option<Instant>,
-    /// What was not seen whole yet.
-    unsynced: HashSet<SyncSource>,
-    /// The number of task scopes, and those that the hub may not list.
-    scopes: usize,
-    refused: HashSet<TaskWatchScope>,
-    sweep_due: Instant,
-    is_sweeping: bool,
+    /// What happened to tasks that workers have.
+    in_flight: HashMap<TaskUid, InFlightChanges>,
+    sweeps: SweepSchedule,
     sites: SiteIndex,
     verifications: Verifications,
-    /// Sites where what is there is to be listed, and those where it is being listed.
-    lists: WorkQueue<Arc<Site>>,
-    listing: HashSet<Arc<Site>>,
     wants: mpsc::UnboundedSender<SiteRequest>,
     active: watch::Sender<Arc<BTreeMap<String, usize>>>,
     left: watch::Sender<Arc<BTreeSet<String>>>,
@@ -152,13 +137,13 @@ impl TaskController {
     ) -> Self {
         let crosses = context.tenancy.crosses_namespaces;
         Self {
-            all_scopes: scopes.clone().into(),
+            sync: CacheSync::new(&scopes, crosses, outlets.ready),
+            all_scopes: scopes.into(),
             index: TaskIndex::new(context.tenancy.clone(), context.timeouts),
             context,
             metrics,
             limits,
-            catalog,
-            ready: outlets.ready,
+            offers: PlatformOffers::new(catalog),
             queue: WorkQueue::default(),
             fair: FairQueue::new(limits.caps),
             retention: Retention::new(limits.keep_finished, limits.keep_failed),
@@ -166,21 +151,10 @@ impl TaskController {
             backoff: Backoff::default(),
             running: RunningWork::default(),
             latencies: EventLatencies::default(),
-            outdated: HashSet::new(),
-            deferred_events: HashMap::new(),
-            jobs_gone: HashSet::new(),
-            grants: Arc::default(),
-            dirty_namespaces: HashSet::new(),
-            flush_due: None,
-            scopes: scopes.len(),
-            refused: HashSet::new(),
-            unsynced: unsynced_sources(scopes, crosses),
-            sweep_due: Instant::now(),
-            is_sweeping: false,
+            in_flight: HashMap::new(),
+            sweeps: SweepSchedule::new(Instant::now()),
             sites: SiteIndex::default(),
             verifications: Verifications::default(),
-            lists: WorkQueue::default(),
-            listing: HashSet::new(),
             wants: outlets.site_requests,
             active: outlets.active,
             left: outlets.leftover_namespaces,
@@ -200,7 +174,7 @@ impl TaskController {
                 Some(input) = inputs.recv() => self.handle_events(input, &mut inputs),
                 Some(ended) = self.running.next() => self.finish(ended),
                 ended = self.verifications.next() => self.handle_verification(ended),
-                Ok(()) = self.catalog.changed() => {
+                Ok(()) = self.offers.published.changed() => {
                     self.update_queue_limits();
                     self.mark_synced(&SyncSource::Catalog);
                     self.requeue_blocked();
@@ -220,17 +194,14 @@ impl TaskController {
         if !may_begin {
             return;
         }
-        // The first list of Secrets is made when all else is known, to be compared with it.
-        let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
-        if is_known && self.sweep_due <= now && !self.is_sweeping {
-            self.is_sweeping = true;
+        if self.sync.may_sweep() && self.sweeps.start(now) {
             let context = Arc::clone(&self.context);
             self.running.spawn(WorkItem::Sweep, async move {
                 WorkResult::Sweep(list(&context.hub_client).await)
             });
         }
         self.start_lists(now);
-        if !self.unsynced.is_empty() {
+        if !self.sync.is_complete() {
             return;
         }
         while let Some(uid) = self.fair.grant() {
@@ -283,15 +254,12 @@ impl TaskController {
 
     fn next_wake(&mut self) -> Option<Instant> {
         if !self.may_begin() {
-            return self.flush_due;
+            return self.offers.due();
         }
-        let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
-        let sweep = (is_known && !self.is_sweeping).then_some(self.sweep_due);
-        let work = self.unsynced.is_empty().then(|| self.queue.next_wake());
-        let lists = (is_known && self.listing.is_empty()).then(|| self.lists.next_wake());
-        let removal = self.retention.due(Instant::now());
-        let known = [removal, self.look_due].map(|due| due.filter(|_| self.unsynced.is_empty()));
-        let times = [sweep, work.flatten(), self.flush_due, lists.flatten()];
+        let sweep = self.sweeps.next_wake().filter(|_| self.sync.may_sweep());
+        let (work, removal) = (self.queue.next_wake(), self.retention.due(Instant::now()));
+        let known = [work, removal, self.look_due].map(|due| due.filter(|_| self.sync.is_complete()));
+        let times = [sweep, self.offers.due()];
         times.into_iter().chain(known).flatten().min()
     }
 }
@@ -489,11 +457,11 @@ pub(super) mod tests {
         for source in all {
             engine.mark_synced(&source);
             engine.start_work();
-            assert!(engine.running.passes().len() == 0 && !*engine.ready.borrow());
+            assert!(engine.running.passes().len() == 0 && !*engine.sync.ready.borrow());
         }
         engine.mark_synced(&SyncSource::Tasks(scopes().remove(0)));
         engine.start_work();
-        assert!(*engine.ready.borrow());
+        assert!(*engine.sync.ready.borrow());
         assert_eq!(engine.running.passes().next(), Some(&task));
     }
 
@@ -560,7 +528,7 @@ pub(super) mod tests {
         for uid in ["a", "b", "c", "d"] {
             see(&mut engine, uid);
         }
-        engine.unsynced.clear();
+        engine.sync.unsynced().clear();
         engine.start_work();
         assert_eq!(engine.running.passes().len(), engine.limits.workers_of_namespace);
         see_in(&mut engine, "team-b", "other", json!({}));
@@ -581,7 +549,7 @@ pub(super) mod tests {
             see_in(&mut engine, "team-a", uid, spec.clone());
         }
         let here = see(&mut engine, "here");
-        engine.unsynced.clear();
+        engine.sync.unsynced().clear();
         engine.start_work();
         assert!(engine.running.has(&here));
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
@@ -603,7 +571,7 @@ pub(super) mod tests {
             see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
         }
         let other = see_in(&mut engine, "team-a", "other", on("other"));
-        engine.unsynced.clear();
+        engine.sync.unsynced().clear();
         engine.start_work();
         assert!(engine.running.has(&other));
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);

@@ -329,6 +329,12 @@ impl<K: Hash + Eq + Ord + Clone> WorkQueue<K> {
         rest.into_iter().chain(key).min()
     }
 
+    /// Keys that are worked on.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        self.held.len()
+    }
+
     /// Keys in line.
     #[must_use]
     pub fn len(&self) -> usize {

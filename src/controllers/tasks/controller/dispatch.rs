@@ -13,7 +13,7 @@ use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner};
 use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
 
 use super::super::index::TaskView;
-use super::super::reconciler::{PlatformView, reconcile};
+use super::super::reconciler::reconcile;
 use super::super::task_record::{ReconcileSize, TaskRecord};
 use super::enqueue::{EnqueueReason, later, put_back};
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
@@ -66,9 +66,8 @@ impl TaskController {
         let journey = self
             .latencies
             .started(&uid, waited_for, self.location_of(&uid), Instant::now());
-        self.jobs_gone.remove(&uid);
         let (context, journeys) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
-        let offers = self.platform_view();
+        let offers = self.offers.view();
         self.running.spawn(WorkItem::Pass(uid.clone()), async move {
             let pass = reconcile(context, offers, view, has_slot).instrument(span);
             let (outcome, journey) = measure(&journeys, journey, pass).await;
@@ -79,13 +78,6 @@ impl TaskController {
             };
             WorkResult::Pass(uid, Box::new(passed))
         });
-    }
-
-    fn platform_view(&self) -> PlatformView {
-        PlatformView {
-            catalog: self.catalog.borrow().clone().unwrap_or_default(),
-            grants: Arc::clone(&self.grants),
-        }
     }
 
     /// Nothing is to be done for a task before then.
@@ -339,7 +331,7 @@ mod tests {
             see_on(&mut engine, "slow", &format!("slow-{n}"));
         }
         let other = see_on(&mut engine, "other", "other");
-        engine.unsynced.clear();
+        engine.sync.unsynced().clear();
         let now = Instant::now();
         engine.start_passes(now);
         let at_work: Vec<_> = engine.running.passes().collect();

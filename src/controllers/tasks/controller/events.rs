@@ -1,25 +1,19 @@
 //! Handles watch events.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 
 use crate::api::names::TaskUid;
-use crate::kubernetes::watch::{
-    EngineEvent, JobMetadata, ObservedGrant, ReceivedEvent, TaskWatchScope, WatchChange,
-};
+use crate::kubernetes::watch::{EngineEvent, JobMetadata, ReceivedEvent, TaskWatchScope, WatchChange};
 use crate::plan::task::model::Task;
 
 use super::super::index::TaskEventKind;
 use super::super::task_record::{JobLocation, StartBlocker, TaskRecord};
 use super::TaskController;
+use super::cache_sync::SyncSource;
 use super::enqueue::{EnqueueReason, later, ready};
 use super::sites::queued_task;
-use super::sync_sources::SyncSource;
-
-/// Time in which changes of tenants' registries and grants are gathered.
-const SETTLE: Duration = Duration::from_millis(500);
 
 /// Inputs that are taken in before work is started again: a flood of them costs what they themselves do.
 const AT_ONCE: usize = 64;
@@ -40,8 +34,12 @@ impl TaskController {
             EngineEvent::Job(origin, change) => self.handle_job_event(&origin, change, at),
             EngineEvent::Site(site, state) => self.handle_site_event(&site, state),
             EngineEvent::PodsSeen => self.mark_synced(&SyncSource::Pods),
-            EngineEvent::Grant(scope, change) => self.handle_grant_event(scope, change),
-            EngineEvent::Registry(namespace) => self.mark_dirty(namespace),
+            EngineEvent::Grant(scope, change) => {
+                if let Some(source) = self.offers.handle_grant_event(scope, change) {
+                    self.mark_synced(&source);
+                }
+            }
+            EngineEvent::Registry(namespace) => self.offers.mark_dirty(namespace),
             EngineEvent::Refused(scope) => self.skip_forbidden_scope(&scope),
         }
     }
@@ -55,8 +53,8 @@ impl TaskController {
         match change {
             WatchChange::Restart => self.index.restart(scope),
             WatchChange::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
-                self.deferred_events
-                    .insert(task.id.uid.clone(), (scope.clone(), task, arrived));
+                let changes = self.in_flight.entry(task.id.uid.clone()).or_default();
+                changes.event = Some((scope.clone(), task, arrived));
             }
             WatchChange::Seen(task) => self.see(scope, *task, arrived),
             WatchChange::Gone(uid) => self.forget(&uid),
@@ -64,7 +62,7 @@ impl TaskController {
                 for uid in self.index.vanished_tasks(scope) {
                     self.forget(&uid);
                 }
-                self.refused.remove(scope);
+                self.sync.allow(scope);
                 self.mark_synced(&SyncSource::Tasks(scope.clone()));
             }
         }
@@ -77,7 +75,8 @@ impl TaskController {
 
     /// Handles the event that arrived while a worker had the task.
     pub(super) fn handle_deferred_event(&mut self, uid: &TaskUid) {
-        if let Some((scope, task, arrived)) = self.deferred_events.remove(uid) {
+        let changes = self.in_flight.remove(uid);
+        if let Some((scope, task, arrived)) = changes.and_then(|changes| changes.event) {
             self.see(&scope, *task, arrived);
         }
     }
@@ -98,7 +97,7 @@ impl TaskController {
 
     /// An event arrived for which something may be to be done. While not everything was seen, it says nothing of the hub.
     fn track_latency(&mut self, uid: &TaskUid, arrived: Instant) {
-        if self.unsynced.is_empty() {
+        if self.sync.is_complete() {
             self.latencies.begin(uid, arrived);
         }
     }
@@ -139,33 +138,25 @@ impl TaskController {
             return;
         }
         if self.running.has(task) {
-            self.jobs_gone.insert(task.clone());
+            self.in_flight.entry(task.clone()).or_default().is_job_gone = true;
         }
         ready(&mut self.queue, task, EnqueueReason::JobGone);
     }
 
-    /// A deleted namespace took the hub's rights in it along. The hub does not wait for it to start with the others, unless it
-    /// may list no scope at all.
     fn skip_forbidden_scope(&mut self, scope: &TaskWatchScope) {
-        let source = SyncSource::Tasks(scope.clone());
-        if scope.namespace.is_none() || !self.unsynced.contains(&source) {
-            return;
-        }
-        self.refused.insert(scope.clone());
-        if self.refused.len() < self.scopes {
+        if self.sync.refuse(scope) {
             tracing::warn!(
                 namespace = scope.namespace.as_deref(),
                 "the hub has no rights on tasks there; it serves the other namespaces"
             );
             self.mark_synced(&SyncSource::Grants(scope.namespace.clone()));
-            self.mark_synced(&source);
+            self.mark_synced(&SyncSource::Tasks(scope.clone()));
         }
     }
 
     /// Counts a source as seen; with the last one the hub is ready, and Jobs that run already take their slots.
     pub(super) fn mark_synced(&mut self, source: &SyncSource) {
-        let is_last = self.unsynced.remove(source) && self.unsynced.is_empty();
-        if !is_last {
+        if !self.sync.mark(source) {
             return;
         }
         self.index.prune_secrets();
@@ -174,7 +165,7 @@ impl TaskController {
                 self.fair.adopt(queued_task(record, task));
             }
         }
-        self.ready.send_replace(true);
+        self.sync.ready.send_replace(true);
         tracing::info!(tasks = self.index.tasks().count(), "ready");
     }
 
@@ -189,8 +180,7 @@ impl TaskController {
         self.verifications.forget(uid);
         self.backoff.clear(uid);
         self.queue.forget(uid);
-        self.jobs_gone.remove(uid);
-        self.deferred_events.remove(uid);
+        self.in_flight.remove(uid);
         self.latencies.forget(uid);
     }
 
@@ -202,7 +192,7 @@ impl TaskController {
         }
         // A running reconcile uses the catalog from its start, so its task is reconciled once more.
         for uid in self.running.passes() {
-            self.outdated.insert(uid.clone());
+            self.in_flight.entry(uid.clone()).or_default().is_outdated = true;
             ready(&mut self.queue, uid, EnqueueReason::PlatformChanged);
         }
     }
@@ -212,47 +202,11 @@ impl TaskController {
         found.map(|(uid, _)| uid.clone()).collect()
     }
 
-    fn handle_grant_event(
-        &mut self,
-        scope: Option<Arc<str>>,
-        change: WatchChange<ObservedGrant, ObservedGrant>,
-    ) {
-        let grants = Arc::make_mut(&mut self.grants);
-        match change {
-            WatchChange::Restart => grants.begin_list(scope),
-            WatchChange::Seen(grant) => {
-                grants.put(&scope, &grant.namespace, &grant.uid, grant.spec);
-                self.mark_dirty(grant.namespace);
-            }
-            WatchChange::Gone(grant) => {
-                grants.remove(&grant.namespace, &grant.uid);
-                self.mark_dirty(grant.namespace);
-            }
-            WatchChange::Synced => {
-                for namespace in grants.end_list(&scope) {
-                    self.mark_dirty(namespace);
-                }
-                self.mark_synced(&SyncSource::Grants(scope));
-            }
-        }
-    }
-
-    /// Something of a tenant changed in this namespace. Tasks that wait for it look again soon, and not each time: a tenant
-    /// that changes things without end keeps only its own tasks busy, and those within measure.
-    fn mark_dirty(&mut self, namespace: String) {
-        if self.dirty_namespaces.is_empty() {
-            self.flush_due = Some(Instant::now() + SETTLE);
-        }
-        self.dirty_namespaces.insert(namespace);
-    }
-
     /// Wakes the tasks that wait for the tenants of the namespaces in which something changed.
     pub(super) fn flush(&mut self, now: Instant) {
-        if self.flush_due.is_none_or(|due| now < due) {
+        let Some(namespaces) = self.offers.take_dirty(now) else {
             return;
-        }
-        self.flush_due = None;
-        let namespaces = std::mem::take(&mut self.dirty_namespaces);
+        };
         for uid in self
             .tasks_where(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if namespaces.contains(&**ns)))
         {

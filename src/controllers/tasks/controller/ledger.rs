@@ -12,8 +12,8 @@ use crate::plan::remote::ledger::{Ledger, LedgerChanges, OrphanRecord};
 
 use super::super::outcome::RemoteUpdate;
 use super::TaskController;
+use super::cache_sync::SyncSource;
 use super::running_work::{WorkItem, WorkResult};
-use super::sync_sources::SyncSource;
 
 /// Pause before the ledger is read or written again after a failure.
 const LEDGER_RETRY: Duration = Duration::from_secs(5);

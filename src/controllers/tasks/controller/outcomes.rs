@@ -17,10 +17,10 @@ use crate::plan::task::orphans::is_orphan;
 use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretUpdate};
 use super::super::task_record::StartBlocker;
+use super::cache_sync::SyncSource;
 use super::enqueue::{EnqueueReason, later, ready};
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
 use super::sites::queued_task;
-use super::sync_sources::SyncSource;
 use super::{SWEEP_RETRY, TaskController, instant};
 use crate::controllers::sweep::{OrphanSecret, SweepCandidates, UnwatchedObjects, marked, remove_orphans};
 
@@ -46,8 +46,8 @@ impl TaskController {
     /// Handles what a reconcile found and did.
     pub(super) fn handle_outcome(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         let error = outcome.error;
-        let is_outdated = self.outdated.remove(uid);
-        let job_is_gone = self.jobs_gone.remove(uid);
+        let changes = self.in_flight.get(uid);
+        let (is_outdated, job_is_gone) = changes.map_or((false, false), |c| (c.is_outdated, c.is_job_gone));
         if outcome.is_gone {
             self.forget(uid);
             return;
@@ -155,17 +155,16 @@ impl TaskController {
 
     /// Handles the list of the rendering namespace, and removes the objects of deleted tasks.
     pub(super) fn handle_list(&mut self, listed: Result<UnwatchedObjects, CallError>) {
-        self.is_sweeping = false;
         let Ok(UnwatchedObjects {
             secrets,
             others_jobs,
             pull_copies,
         }) = listed
         else {
-            self.sweep_due = Instant::now() + SWEEP_RETRY;
+            self.sweeps.end(Instant::now() + SWEEP_RETRY);
             return;
         };
-        self.sweep_due = Instant::now() + self.limits.gc_interval;
+        self.sweeps.end(Instant::now() + self.limits.gc_interval);
         self.publish_leftovers(&secrets);
         let strangers = self.adopt_jobs(&None, &others_jobs);
         let own = self.keep_secrets(secrets);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -44,7 +45,7 @@ impl TaskController {
         }
         let target = Arc::clone(record.remote.target.as_ref()?);
         let there = record.remote.job_namespace.clone();
-        let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        let catalog = self.offers.catalog();
         let site = target.site(there.as_deref(), &catalog)?;
         Some(self.sites.intern(site, Timestamp::now()))
     }
@@ -133,7 +134,7 @@ impl TaskController {
 
     /// An earlier process may have left objects of the task that no watch has shown.
     pub(super) fn suspect(&mut self, uid: &TaskUid) {
-        if self.unsynced.is_empty() {
+        if self.sync.is_complete() {
             return;
         }
         let now = Timestamp::now();
@@ -157,7 +158,7 @@ impl TaskController {
             return;
         };
         match turn {
-            SiteTransition::Connected => self.lists.add(&site),
+            SiteTransition::Connected => self.sweeps.list_site_at(&site, Instant::now()),
             SiteTransition::Lost => {
                 // Before it counts as connected again, all of them are listed again.
                 self.index.drop_strays_at(&Some(Arc::clone(&site)));
@@ -235,7 +236,7 @@ impl TaskController {
 
     /// Updates the caps of clusters and the weights of namespaces from the catalog.
     pub(super) fn update_queue_limits(&mut self) {
-        let catalog = self.catalog.borrow().clone().unwrap_or_default();
+        let catalog = self.offers.catalog();
         self.fair.set_weights(Arc::clone(&catalog.weights));
         let gone: Vec<_> = self
             .fair

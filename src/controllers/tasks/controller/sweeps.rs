@@ -18,7 +18,6 @@ use crate::plan::task::orphans::is_orphan;
 use super::super::task_record::TaskRecord;
 use super::enqueue::{EnqueueReason, ready};
 use super::running_work::{WorkItem, WorkResult};
-use super::sync_sources::SyncSource;
 use super::{SWEEP_RETRY, TaskController};
 use crate::controllers::sweep::paged_sweep::{OrphanBatch, PagedSweep, PagedSweepStep};
 use crate::controllers::sweep::unused_copies::remove_unused_copies;
@@ -26,20 +25,16 @@ use crate::controllers::sweep::{
     OrphanJob, OrphanSecret, RemoteOrphan, SweepCandidates, marked, remove_given_up, remove_orphans,
 };
 
-/// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
-const LISTS: usize = 8;
-
 impl TaskController {
     /// Lists the objects at the sites that are due.
     pub(super) fn start_lists(&mut self, now: Instant) {
-        let is_known = self.unsynced.iter().all(|source| *source == SyncSource::Secrets);
-        while is_known && self.listing.len() < LISTS {
-            let Some(site) = self.lists.take(now) else { return };
+        while self.sync.may_sweep()
+            && let Some(site) = self.sweeps.start_site(now)
+        {
             let Some(objects) = self.objects_at(&site) else {
-                self.lists.done(&site);
+                self.sweeps.end_site(&site);
                 continue;
             };
-            self.listing.insert(Arc::clone(&site));
             let is_platforms = matches!(site.cluster, ClusterName::Platform(_));
             self.list_next_page(site, Box::new(PagedSweep::new(objects, is_platforms)));
         }
@@ -152,10 +147,9 @@ impl TaskController {
 
     /// Gives the place of a list back; the next one is after a pause.
     pub(super) fn end_list(&mut self, site: &Arc<Site>, pause: Duration) {
-        self.listing.remove(site);
-        self.lists.done(site);
+        self.sweeps.end_site(site);
         if self.sites.state(site).is_some() {
-            self.lists.add_at(site, Instant::now() + pause);
+            self.sweeps.list_site_at(site, Instant::now() + pause);
         }
     }
 
@@ -263,6 +257,7 @@ mod tests {
     use crate::remote::SiteClients;
     use crate::remote::memory_budget::MEMORY_BUDGET;
 
+    use super::super::sweep_schedule::LISTS;
     use super::super::tests::engine;
     use super::*;
     use crate::controllers::sweep::paged_sweep::{REMOVALS, STRANGERS};
@@ -310,13 +305,14 @@ mod tests {
     async fn no_more_sites_are_listed_at_once_than_the_bound() {
         let mut engine = engine();
         Arc::get_mut(&mut engine.context).unwrap().site_clients = Arc::new(Silent);
-        engine.unsynced.clear();
+        engine.sync.unsynced().clear();
         for number in 0..2 * LISTS {
             let cluster = ClusterName::Platform(format!("cluster-{number}"));
             let namespace = "jobs".to_owned();
-            engine.lists.add(&Arc::new(Site { cluster, namespace }));
+            let site = Arc::new(Site { cluster, namespace });
+            engine.sweeps.list_site_at(&site, Instant::now());
         }
         engine.start_lists(Instant::now());
-        assert_eq!(engine.listing.len(), LISTS);
+        assert_eq!(engine.running.errands.len(), LISTS);
     }
 }

@@ -44,16 +44,13 @@ impl TaskController {
                 self.end_pass(&uid);
                 return;
             }
-            WorkItem::Sweep => {
-                self.is_sweeping = false;
-                self.sweep_due = soon;
-            }
+            WorkItem::Sweep => self.sweeps.end(soon),
             // What was to be removed is found by the next list.
-            WorkItem::Removal => self.sweep_due = self.sweep_due.min(soon),
+            WorkItem::Removal => self.sweeps.hasten(soon),
             WorkItem::SiteList(site) => self.end_list(&site, SWEEP_RETRY),
             WorkItem::SiteRemoval(site) => {
                 if self.sites.state(&site).is_some() {
-                    self.lists.add_at(&site, soon);
+                    self.sweeps.list_site_at(&site, soon);
                 }
             }
             WorkItem::LedgerRead => self.handle_ledger(Err(CallError::Transport(TransportStage::Internal))),
@@ -75,7 +72,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::sync_sources::SyncSource;
+    use super::super::cache_sync::SyncSource;
     use super::super::tests::engine;
     use super::*;
     use crate::plan::queue::workqueue::WorkQueue;
@@ -108,8 +105,8 @@ mod tests {
     fn busy_with(errand: &WorkItem) -> TaskController {
         let mut engine = engine();
         let now = Instant::now();
-        engine.unsynced.clear();
-        engine.sweep_due = now + Duration::from_secs(3600);
+        engine.sync.unsynced().clear();
+        engine.sweeps.end(now + Duration::from_secs(3600));
         let site = engine
             .sites
             .intern(Site::clone(&site()), k8s_openapi::jiff::Timestamp::now());
@@ -122,14 +119,13 @@ mod tests {
                 engine.queue.add(uid);
                 engine.queue.take(now);
             }
-            WorkItem::Sweep => engine.is_sweeping = true,
+            WorkItem::Sweep => assert!(engine.sweeps.start(now + Duration::from_secs(3600))),
             WorkItem::Removal | WorkItem::SiteRemoval(_) => {}
             WorkItem::SiteList(site) => {
-                engine.lists.add(site);
-                engine.lists.take(now);
-                engine.listing.insert(Arc::clone(site));
+                engine.sweeps.list_site_at(site, now);
+                engine.sweeps.start_site(now);
             }
-            WorkItem::LedgerRead => _ = engine.unsynced.insert(SyncSource::Ledger),
+            WorkItem::LedgerRead => _ = engine.sync.unsynced().insert(SyncSource::Ledger),
             WorkItem::LedgerWrite(_) => engine.is_writing_ledger = true,
         }
         engine
@@ -145,10 +141,10 @@ mod tests {
         let is_under_way = engine.running.errands.values().any(|other| other == errand);
         match errand {
             WorkItem::Pass(uid) => is_due(&mut engine.queue, uid),
-            WorkItem::Sweep => !engine.is_sweeping && engine.sweep_due < soon,
-            WorkItem::Removal => engine.sweep_due < soon,
-            WorkItem::SiteList(site) => engine.listing.is_empty() && is_due(&mut engine.lists, site),
-            WorkItem::SiteRemoval(site) => is_due(&mut engine.lists, site),
+            WorkItem::Sweep | WorkItem::Removal => engine.sweeps.start(soon),
+            WorkItem::SiteList(site) | WorkItem::SiteRemoval(site) => {
+                engine.sweeps.start_site(soon).as_ref() == Some(site)
+            }
             WorkItem::LedgerRead | WorkItem::LedgerWrite(_) => is_under_way,
         }
     }

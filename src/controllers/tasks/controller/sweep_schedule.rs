@@ -1,0 +1,116 @@
+//! When what the watches do not show is listed: the rendering namespace, and each site.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::plan::queue::workqueue::WorkQueue;
+use crate::plan::remote::site::Site;
+
+/// Sites that are listed at once: a thousand that connect together do not make a thousand lists at once.
+pub(super) const LISTS: usize = 8;
+
+/// The lists that are due, and those that are made.
+pub(super) struct SweepSchedule {
+    /// When the rendering namespace is listed next; `None` while it is being listed.
+    due: Option<Instant>,
+    /// Sites where what is there is to be listed.
+    sites: WorkQueue<Arc<Site>>,
+}
+
+impl SweepSchedule {
+    /// The first list of the rendering namespace is due.
+    pub(super) fn new(due: Instant) -> Self {
+        Self {
+            due: Some(due),
+            sites: WorkQueue::default(),
+        }
+    }
+
+    /// Whether the rendering namespace is to be listed now, which counts as begun then.
+    pub(super) fn start(&mut self, now: Instant) -> bool {
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+
+    /// The list of the rendering namespace ended; the next one is due then.
+    pub(super) const fn end(&mut self, next: Instant) {
+        self.due = Some(next);
+    }
+
+    /// The next list is due then at the latest, unless one is being made.
+    pub(super) fn hasten(&mut self, at: Instant) {
+        self.due = self.due.map(|due| due.min(at));
+    }
+
+    /// What is at a site is to be listed then, unless it is earlier.
+    pub(super) fn list_site_at(&mut self, site: &Arc<Site>, at: Instant) {
+        self.sites.add_at(site, at);
+    }
+
+    /// The next site that is to be listed, while there is room for a list.
+    pub(super) fn start_site(&mut self, now: Instant) -> Option<Arc<Site>> {
+        (self.sites.busy() < LISTS).then(|| self.sites.take(now))?
+    }
+
+    /// Gives the place of a site's list back.
+    pub(super) fn end_site(&mut self, site: &Arc<Site>) {
+        self.sites.done(site);
+    }
+
+    /// When a list can begin next, where none can now.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        let site = (self.sites.busy() < LISTS).then(|| self.sites.next_wake());
+        site.flatten().into_iter().chain(self.due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::remote::site::ClusterName;
+
+    fn site(number: usize) -> Arc<Site> {
+        Arc::new(Site {
+            cluster: ClusterName::Platform(format!("cluster-{number}")),
+            namespace: "jobs".to_owned(),
+        })
+    }
+
+    #[test]
+    fn one_list_of_the_rendering_namespace_is_made_at_a_time() {
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        let mut sweeps = SweepSchedule::new(now);
+        assert!(sweeps.start(now) && !sweeps.start(now + hour));
+        sweeps.hasten(now);
+        assert_eq!(sweeps.next_wake(), None, "one is being made");
+        sweeps.end(now + hour);
+        assert!(!sweeps.start(now));
+        sweeps.hasten(now + hour / 2);
+        sweeps.hasten(now + 2 * hour);
+        assert_eq!(sweeps.next_wake(), Some(now + hour / 2));
+    }
+
+    #[test]
+    fn a_site_that_is_slow_to_list_delays_the_list_of_no_other() {
+        let (now, soon) = (Instant::now(), Instant::now() + Duration::from_secs(5));
+        let mut sweeps = SweepSchedule::new(now);
+        sweeps.start(now);
+        for number in 0..LISTS {
+            assert_eq!(sweeps.next_wake(), (number > 0).then_some(soon));
+            sweeps.list_site_at(&site(number), now);
+            assert_eq!(sweeps.start_site(now), Some(site(number)));
+            sweeps.list_site_at(&site(LISTS), soon);
+        }
+        assert_eq!(
+            (sweeps.next_wake(), sweeps.start_site(soon)),
+            (None, None),
+            "there is no room"
+        );
+        sweeps.end_site(&site(0));
+        assert_eq!(
+            (sweeps.next_wake(), sweeps.start_site(soon)),
+            (Some(soon), Some(site(LISTS)))
+        );
+    }
+}
