@@ -4,6 +4,7 @@ pub mod controller;
 mod index;
 mod interned;
 mod last_status;
+mod ledger_writes;
 mod outcome;
 pub mod reconciler;
 mod sites;

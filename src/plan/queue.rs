@@ -29,7 +29,7 @@ pub use weights::{HEAVIEST, NamespaceWeights};
 const SLOT: u128 = 1 << 64;
 
 /// How much may run at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConcurrencyLimits {
     /// Jobs of all tasks.
     pub total: usize,
@@ -76,7 +76,7 @@ pub struct NamespaceQueueDepth {
 }
 
 /// The waiting and running tasks, and the order of the namespaces.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FairQueue {
     caps: ConcurrencyLimits,
     weights: Arc<NamespaceWeights>,
@@ -111,14 +111,7 @@ impl FairQueue {
     pub fn new(caps: ConcurrencyLimits) -> Self {
         Self {
             caps,
-            weights: Arc::default(),
-            lanes: HashMap::new(),
-            ahead: BTreeSet::new(),
-            now: 0,
-            latest: 0,
-            running: 0,
-            waiting: 0,
-            gates: ClusterQueues::default(),
+            ..Self::default()
         }
     }
 
@@ -174,15 +167,16 @@ impl FairQueue {
         let was_waiting = lane.remove(&cluster, &QueuePosition::new(created, uid));
         let was_full = lane.running.len() >= self.caps.per_namespace;
         let was_running = lane.running.remove(uid);
+        if was_running && was_full {
+            // It was full, and has not waited for the others.
+            lane.pass = lane.pass.max(self.now);
+        }
         if !was_waiting && !was_running {
             return;
         }
         self.waiting -= usize::from(was_waiting);
         self.running -= usize::from(was_running);
         self.gates.leave(uid, was_running);
-        if was_running && was_full {
-            self.catch_up(&namespace);
-        }
         self.update_position(&namespace, &cluster);
         if was_running {
             self.update_positions(&namespace);
@@ -266,13 +260,6 @@ impl FairQueue {
             lane.pass = lane.pass.max(self.now);
         }
         namespace
-    }
-
-    /// A namespace that was full has not waited for the others.
-    fn catch_up(&mut self, namespace: &str) {
-        if let Some(lane) = self.lanes.get_mut(namespace) {
-            lane.pass = lane.pass.max(self.now);
-        }
     }
 
     /// Forgets a namespace with nothing to do, unless it is ahead of the others.

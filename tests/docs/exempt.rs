@@ -80,7 +80,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/tasks/controller/ledger.rs LEDGER_RETRY",
         "controllers/tasks/verification/verifications.rs BROKEN",
         "controllers/tasks/controller/answers.rs ASKED",
-        "controllers/tasks/controller/metrics_update.rs LOOK",
+        "controllers/tasks/controller/job_slots.rs LOOK",
         "controllers/clusters.rs FOREVER",
         "controllers/clusters/status.rs RETRY",
         "controllers/clusters/kubeconfig_watcher.rs MIN_WATCH_TIME",

@@ -1,11 +1,16 @@
 //! Removes the copies of pull Secrets that no Job names any more.
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use tokio::time::{Instant, timeout_at};
 
 use crate::controllers::pull_copies::{Place, PullCopies};
-use crate::kubernetes::apply::{CallError, TaskObjectClient};
+use crate::controllers::sweep::marked;
+use crate::kubernetes::apply::{CallError, ListedObject, TaskObjectClient};
 use crate::plan::pull_secrets::copy::PullCopyId;
+use crate::plan::task::orphans::is_orphan;
 
 /// A copy that was found in a place.
 #[derive(Debug)]
@@ -22,11 +27,23 @@ impl FoundPullCopy {
             uid: meta.uid.clone()?,
         })
     }
+}
 
-    /// Which copy it is.
-    pub const fn id(&self) -> &PullCopyId {
-        &self.id
-    }
+/// Those of the copies in a place that are as old, and with which no Job was made for that long.
+pub fn idle_copies<'a>(
+    copies: &PullCopies,
+    place: &Place,
+    found: &'a [ListedObject],
+    grace: Duration,
+) -> impl Iterator<Item = FoundPullCopy> + use<'a> {
+    let (copies, place) = (copies.clone(), place.clone());
+    let (since, now) = (std::time::Instant::now().checked_sub(grace), Timestamp::now());
+    found.iter().filter_map(move |object| {
+        let copy = FoundPullCopy::of(&object.meta)?;
+        let is_used = since.is_none_or(|since| copies.is_used_since(&place, &copy.id, since));
+        let is_old = is_orphan(&marked(&object.meta, now), grace, None);
+        (is_old && !is_used).then_some(copy)
+    })
 }
 
 /// Removes those copies in a place that no Job names; what there is no time for is found by the next sweep again.

@@ -3,7 +3,7 @@
 //! One loop owns the index, so it needs no locks; `inputs` and `outcomes` are its only changes. Workers are tasks of their own,
 //! so a panic in one costs its task an error and a retry.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::names::TaskUid;
-use crate::base::metrics::{ErrorLabels, Metrics};
+use crate::base::metrics::{ErrorLabels, Metrics, PhaseLabel};
 use crate::kubernetes::watch::{ReceivedEvent, TaskWatchScope};
-use crate::plan::queue::backoff::Backoff;
-use crate::plan::queue::workqueue::WorkQueue;
-use crate::plan::queue::{ConcurrencyLimits, FairQueue};
-use crate::plan::remote::ledger::LedgerChanges;
+use crate::plan::queue::ConcurrencyLimits;
 use crate::plan::remote::site::RemoteTarget;
 use crate::plan::task::retention::{FailedJobLimits, Retention};
 use crate::remote::SiteRequest;
@@ -37,10 +34,8 @@ mod dispatch;
 mod enqueue;
 mod event_latencies;
 mod events;
-mod idle_copies;
-mod in_flight_changes;
+mod job_slots;
 mod ledger;
-mod metrics_update;
 mod outcomes;
 mod outputs;
 mod platform_offers;
@@ -51,13 +46,15 @@ mod sweep_schedule;
 mod sweeps;
 mod work_results;
 
+use adoption::AdoptionRules;
 use cache_sync::{CacheSync, SyncSource};
-use enqueue::{EnqueueReason, later, ready};
+use enqueue::{EnqueueReason, TaskQueue};
 use event_latencies::EventLatencies;
-use in_flight_changes::InFlightChanges;
+use job_slots::JobSlots;
 pub use outputs::ControllerOutputs;
 use platform_offers::PlatformOffers;
-use running_work::{RunningWork, WorkItem, WorkResult};
+use retention::FinishedTasks;
+use running_work::{InFlightChanges, RunningWork, WorkItem, WorkResult};
 use sweep_schedule::SweepSchedule;
 
 /// Pause before a sweep that failed is repeated.
@@ -102,26 +99,18 @@ pub struct TaskController {
     offers: PlatformOffers,
     sync: CacheSync,
     index: TaskIndex,
-    queue: WorkQueue<TaskUid>,
-    fair: FairQueue,
-    retention: Retention,
-    /// When the metrics of the queue are next updated by namespace; `None` while no task waits.
-    look_due: Option<Instant>,
-    backoff: Backoff<TaskUid>,
+    queue: TaskQueue,
+    slots: JobSlots,
+    finished: FinishedTasks,
     running: RunningWork,
     latencies: EventLatencies,
     /// What happened to tasks that workers have.
     in_flight: HashMap<TaskUid, InFlightChanges>,
     sweeps: SweepSchedule,
     sites: SiteIndex,
+    site_requests: mpsc::UnboundedSender<SiteRequest>,
     verifications: Verifications,
-    wants: mpsc::UnboundedSender<SiteRequest>,
-    active: watch::Sender<Arc<BTreeMap<String, usize>>>,
-    left: watch::Sender<Arc<BTreeSet<String>>>,
-    /// Entries of the ledger that are not written yet.
-    unwritten: LedgerChanges,
-    is_writing_ledger: bool,
-    all_scopes: Arc<[TaskWatchScope]>,
+    adoption: AdoptionRules,
 }
 
 impl TaskController {
@@ -138,36 +127,37 @@ impl TaskController {
         let crosses = context.tenancy.crosses_namespaces;
         Self {
             sync: CacheSync::new(&scopes, crosses, outlets.ready),
-            all_scopes: scopes.into(),
+            adoption: AdoptionRules {
+                hub_id: context.hub_placement.hub_id.clone(),
+                scopes: scopes.into(),
+            },
             index: TaskIndex::new(context.tenancy.clone(), context.timeouts),
             context,
             metrics,
             limits,
             offers: PlatformOffers::new(catalog),
-            queue: WorkQueue::default(),
-            fair: FairQueue::new(limits.caps),
-            retention: Retention::new(limits.keep_finished, limits.keep_failed),
-            look_due: None,
-            backoff: Backoff::default(),
+            queue: TaskQueue::default(),
+            slots: JobSlots::new(limits.caps, outlets.active),
+            finished: FinishedTasks {
+                retention: Retention::new(limits.keep_finished, limits.keep_failed),
+                has_pipeline: limits.has_pipeline,
+            },
             running: RunningWork::default(),
             latencies: EventLatencies::default(),
             in_flight: HashMap::new(),
-            sweeps: SweepSchedule::new(Instant::now()),
+            sweeps: SweepSchedule::new(Instant::now(), outlets.leftover_namespaces),
             sites: SiteIndex::default(),
+            site_requests: outlets.site_requests,
             verifications: Verifications::default(),
-            wants: outlets.site_requests,
-            active: outlets.active,
-            left: outlets.leftover_namespaces,
-            unwritten: LedgerChanges::new(),
-            is_writing_ledger: false,
         }
     }
 
     /// Runs until `stop`, then lets the running reconciles end.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<ReceivedEvent>, stop: CancellationToken) {
-        self.read_ledger();
+        self.read_ledger(Duration::ZERO);
         loop {
             self.start_work();
+            self.follow_sites();
             let wake = self.next_wake();
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -175,7 +165,7 @@ impl TaskController {
                 Some(ended) = self.running.next() => self.finish(ended),
                 ended = self.verifications.next() => self.handle_verification(ended),
                 Ok(()) = self.offers.published.changed() => {
-                    self.update_queue_limits();
+                    self.slots.update_limits(&self.offers.catalog());
                     self.mark_synced(&SyncSource::Catalog);
                     self.requeue_blocked();
                 }
@@ -204,14 +194,33 @@ impl TaskController {
         if !self.sync.is_complete() {
             return;
         }
-        while let Some(uid) = self.fair.grant() {
+        while let Some(uid) = self.slots.queue.grant() {
             self.publish_wait(&uid, now);
             self.latencies.got_slot(&uid, now);
-            ready(&mut self.queue, &uid, EnqueueReason::Slot);
+            self.queue.ready(&uid, EnqueueReason::Slot);
         }
-        self.start_removals(now);
+        while let Some(uid) = self.finished.take(&mut self.index, now) {
+            self.queue.ready(&uid, EnqueueReason::Removal);
+        }
         self.start_passes(now);
         self.publish_metrics(now);
+    }
+
+    /// Records how long a task waited for its slot.
+    fn publish_wait(&self, uid: &TaskUid, now: Instant) {
+        let since = self.index.task(uid).and_then(|record| record.waits_since);
+        let waited = since.map(|since| now.saturating_duration_since(since));
+        self.metrics.queue.waited(waited.unwrap_or_default());
+    }
+
+    fn publish_metrics(&mut self, now: Instant) {
+        let depth = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.work_queue_depth.set(depth(self.queue.keys.len()));
+        for (phase, count) in self.index.phases() {
+            let tasks = self.metrics.tasks.get_or_create(&PhaseLabel { phase });
+            tasks.set(depth(count));
+        }
+        self.slots.publish(&self.metrics, now);
     }
 
     /// Without the Lease no work starts that would only fail; it waits for the next renewal.
@@ -222,44 +231,34 @@ impl TaskController {
     /// A task with nothing to do needs no slot.
     fn give_slot_back(&mut self, uid: &TaskUid) {
         if let Some(record) = self.index.task(uid) {
-            self.fair.remove(record.namespace(), record.created, uid);
+            self.slots.queue.remove(record.namespace(), record.created, uid);
         }
     }
 
     fn fail(&mut self, uid: &TaskUid, kind: &'static str, stage: Option<&'static str>) {
+        let record = self.index.task(uid);
+        let target = record.and_then(|record| record.remote.target.as_deref());
         // The metrics port needs no credential: the stage would show a tenant what answers at an address of its choice.
         let shown = stage
-            .filter(|_| !self.is_for_tenant_cluster(uid))
+            .filter(|_| !matches!(target, Some(RemoteTarget::Own(_))))
             .unwrap_or_default();
         let labels = ErrorLabels { kind, stage: shown };
         self.metrics.reconcile_errors.get_or_create(&labels).inc();
-        let wait = self.backoff.failed(uid);
-        later(
-            &mut self.queue,
-            uid,
-            Instant::now() + wait,
-            EnqueueReason::BackOff,
-        );
+        let wait = self.queue.failed(uid);
         tracing::warn!(task = %uid, kind, stage, wait_ms = wait.as_millis(), "a pass failed; it is repeated");
-    }
-
-    /// Whether a task's Job is for a cluster that its tenant names.
-    fn is_for_tenant_cluster(&self, uid: &TaskUid) -> bool {
-        let target = self
-            .index
-            .task(uid)
-            .and_then(|record| record.remote.target.as_deref());
-        matches!(target, Some(RemoteTarget::Own(_)))
     }
 
     fn next_wake(&mut self) -> Option<Instant> {
         if !self.may_begin() {
-            return self.offers.due();
+            return self.offers.due;
         }
         let sweep = self.sweeps.next_wake().filter(|_| self.sync.may_sweep());
-        let (work, removal) = (self.queue.next_wake(), self.retention.due(Instant::now()));
-        let known = [work, removal, self.look_due].map(|due| due.filter(|_| self.sync.is_complete()));
-        let times = [sweep, self.offers.due()];
+        let (work, removal) = (
+            self.queue.keys.next_wake(),
+            self.finished.retention.due(Instant::now()),
+        );
+        let known = [work, removal, self.slots.look_due].map(|due| due.filter(|_| self.sync.is_complete()));
+        let times = [sweep, self.offers.due];
         times.into_iter().chain(known).flatten().min()
     }
 }
@@ -415,7 +414,7 @@ pub(super) mod tests {
     async fn a_panic_costs_one_task_an_error_and_a_retry() {
         let mut engine = engine();
         let (broken, other) = (see(&mut engine, "broken"), see(&mut engine, "other"));
-        assert_eq!(engine.queue.take(Instant::now()), Some(broken.clone()));
+        assert_eq!(engine.queue.keys.take(Instant::now()), Some(broken.clone()));
         engine
             .running
             .spawn(WorkItem::Pass(broken.clone()), async { panic!("on purpose") });
@@ -431,13 +430,13 @@ pub(super) mod tests {
             .get();
         assert_eq!((errors, engine.running.passes().len()), (1, 0));
         assert_eq!(
-            engine.queue.take(Instant::now()),
+            engine.queue.keys.take(Instant::now()),
             Some(other),
             "the other task goes on"
         );
         let soon = Instant::now() + Duration::from_secs(2);
         assert_eq!(
-            engine.queue.take(soon),
+            engine.queue.keys.take(soon),
             Some(broken),
             "the broken one is tried again"
         );
@@ -528,7 +527,7 @@ pub(super) mod tests {
         for uid in ["a", "b", "c", "d"] {
             see(&mut engine, uid);
         }
-        engine.sync.unsynced().clear();
+        engine.sync.unsynced.clear();
         engine.start_work();
         assert_eq!(engine.running.passes().len(), engine.limits.workers_of_namespace);
         see_in(&mut engine, "team-b", "other", json!({}));
@@ -549,7 +548,7 @@ pub(super) mod tests {
             see_in(&mut engine, "team-a", uid, spec.clone());
         }
         let here = see(&mut engine, "here");
-        engine.sync.unsynced().clear();
+        engine.sync.unsynced.clear();
         engine.start_work();
         assert!(engine.running.has(&here));
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
@@ -571,7 +570,7 @@ pub(super) mod tests {
             see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
         }
         let other = see_in(&mut engine, "team-a", "other", on("other"));
-        engine.sync.unsynced().clear();
+        engine.sync.unsynced.clear();
         engine.start_work();
         assert!(engine.running.has(&other));
         assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
@@ -632,23 +631,23 @@ pub(super) mod tests {
             job,
             ..ReconcileOutcome::default()
         };
-        assert_eq!(engine.queue.take(Instant::now()), Some(task.clone()));
+        assert_eq!(engine.queue.keys.take(Instant::now()), Some(task.clone()));
         engine
             .handle_event(EngineEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into());
         engine.handle_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
-        engine.queue.done(&task);
+        engine.queue.keys.done(&task);
         let now = Instant::now();
-        assert_eq!(engine.queue.take(now), Some(task.clone()));
+        assert_eq!(engine.queue.keys.take(now), Some(task.clone()));
         assert!(may_have_ended(&engine, now));
         // The Job still ran when it was read; it is read again without another event, after a pause.
         engine.handle_outcome(
             &task,
             &outcome(JobUpdate::Read(mark(&task, CompletionHint::Now), now)),
         );
-        engine.queue.done(&task);
-        assert_eq!(engine.queue.take(Instant::now()), None);
+        engine.queue.keys.done(&task);
+        assert_eq!(engine.queue.keys.take(Instant::now()), None);
         let later = now + Duration::from_secs(60);
-        assert_eq!(engine.queue.take(later), Some(task.clone()));
+        assert_eq!(engine.queue.keys.take(later), Some(task.clone()));
         assert!(may_have_ended(&engine, later));
     }
 }

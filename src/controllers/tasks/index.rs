@@ -151,6 +151,12 @@ impl TaskIndex {
         self.tasks.get_mut(uid)
     }
 
+    /// The tasks of which this is so.
+    pub fn tasks_where(&self, is_so: impl Fn(&TaskRecord) -> bool) -> Vec<TaskUid> {
+        let found = self.tasks.iter().filter(|(_, record)| is_so(record));
+        found.map(|(uid, _)| uid.clone()).collect()
+    }
+
     /// All tasks.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskUid, &TaskRecord)> {
         self.tasks.iter()

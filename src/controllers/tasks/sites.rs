@@ -1,4 +1,5 @@
-//! The sites as the controller knows them: the state of each, the tasks there, and the orphans.
+//! The sites as the controller knows them: the state of each, the tasks there, and the orphans; and what follows from what happens
+//! to them, which are requests to the cluster controller and entries of the ledger.
 //!
 //! Owned by one loop, so it needs no locks. A site counts as up once it is connected and everything there was listed.
 
@@ -9,10 +10,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
+use crate::plan::remote::ledger;
 use crate::plan::remote::ledger::{Ledger, MAX_ORPHANS, OrphanRecord};
 use crate::plan::remote::site::{ClusterName, Site, SiteState};
 
+use super::ledger_writes::LedgerWrites;
 use crate::controllers::sweep::paged_sweep::SweepPermits;
+use crate::remote::SiteRequest;
 
 /// The state of a site's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +123,10 @@ pub struct SiteIndex {
     lost: HashMap<Site, Timestamp>,
     /// Places for sweeps of them that remove something.
     pub removals: SweepPermits,
+    /// What is to be written down of them.
+    pub ledger: LedgerWrites,
+    /// Requests to the cluster controller that were not sent yet.
+    pub requests: Vec<SiteRequest>,
 }
 
 impl SiteIndex {
@@ -126,7 +134,7 @@ impl SiteIndex {
     pub fn load_ledger(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
         self.lost = ledger.lost.into_iter().collect();
         for orphan in ledger.orphans {
-            self.add_orphan(orphan, now);
+            self.insert_orphan(orphan, now);
         }
         let with_orphans = self.all.iter().filter(|(_, entry)| !entry.orphans.is_empty());
         with_orphans.map(|(site, _)| Arc::clone(site)).collect()
@@ -167,13 +175,20 @@ impl SiteIndex {
             return false;
         };
         entry.tasks.insert(task.clone());
-        !std::mem::replace(&mut entry.is_asked, true)
+        self.request_for_orphans(site)
     }
 
     /// The same for what was left there.
     pub fn request_for_orphans(&mut self, site: &Site) -> bool {
+        let Some(known) = self.known(site).cloned() else {
+            return false;
+        };
         let entry = self.all.get_mut(site);
-        entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true))
+        let is_new = entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true));
+        if is_new {
+            self.requests.push(SiteRequest::Open(known));
+        }
+        is_new
     }
 
     /// Removes a task from a site; returns the site if no task uses it now.
@@ -184,6 +199,7 @@ impl SiteIndex {
 
     /// Releases a site that no task uses. The hub keeps a platform's site in the index.
     fn remove_if_unused(&mut self, site: &Site) -> Option<UnusedSite> {
+        let known = self.known(site).cloned()?;
         let entry = self.all.get_mut(site)?;
         if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
             return None;
@@ -192,6 +208,12 @@ impl SiteIndex {
             was_asked: std::mem::take(&mut entry.is_asked),
             was_recorded: std::mem::take(&mut entry.is_recorded),
         };
+        if unused.was_recorded {
+            self.ledger.add(ledger::forget_loss(site));
+        }
+        if unused.was_asked {
+            self.requests.push(SiteRequest::Close(known));
+        }
         if matches!(site.cluster, ClusterName::Own(_)) {
             self.all.remove(site);
         }
@@ -223,9 +245,11 @@ impl SiteIndex {
             }
             SiteState::Disconnected => {
                 self.lost.remove(&*site);
-                SiteTransition::KeptAway {
-                    was_recorded: std::mem::take(&mut entry.is_recorded),
+                let was_recorded = std::mem::take(&mut entry.is_recorded);
+                if was_recorded {
+                    self.ledger.add(ledger::forget_loss(&site));
                 }
+                SiteTransition::KeptAway { was_recorded }
             }
         };
         entry.announced = state;
@@ -240,7 +264,11 @@ impl SiteIndex {
         }
         entry.list = SiteListState::Whole;
         self.lost.remove(site);
-        Some(std::mem::take(&mut entry.is_recorded))
+        let was_recorded = std::mem::take(&mut entry.is_recorded);
+        if was_recorded {
+            self.ledger.add(ledger::forget_loss(site));
+        }
+        Some(was_recorded)
     }
 
     /// The cluster forbids the list; returns whether that is new. A site that was listed before stays reached.
@@ -255,11 +283,13 @@ impl SiteIndex {
         })
     }
 
-    /// The loss of a site that is to be written down, if it is not yet.
+    /// Has the loss of a site written down, and returns it, if that is not done yet.
     pub fn record_loss(&mut self, site: &Site) -> Option<Timestamp> {
         let entry = self.all.get_mut(site)?;
         let is_new = !std::mem::replace(&mut entry.is_recorded, true);
-        is_new.then_some(entry.lost_since)
+        let since = is_new.then_some(entry.lost_since)?;
+        self.ledger.add(ledger::record_loss(site, since));
+        Some(since)
     }
 
     /// Tasks that are there, or want to be.
@@ -268,8 +298,19 @@ impl SiteIndex {
         entry.map_or_else(Vec::new, |entry| entry.tasks.iter().cloned().collect())
     }
 
-    /// Adds an orphan; returns the oldest one if it has to be forgotten for it.
+    /// Adds an orphan, whose site is asked for on its own from now on; returns the oldest one if it has to be forgotten for it.
     pub fn add_orphan(&mut self, orphan: OrphanRecord, now: Timestamp) -> Option<TaskUid> {
+        let site = orphan.site.clone();
+        let forgotten = self.insert_orphan(orphan, now);
+        if let Some(task) = &forgotten {
+            tracing::warn!("too much was left on clusters; the oldest is forgotten");
+            self.ledger.add(ledger::forget_orphan(task));
+        }
+        self.request_for_orphans(&site);
+        forgotten
+    }
+
+    fn insert_orphan(&mut self, orphan: OrphanRecord, now: Timestamp) -> Option<TaskUid> {
         let site = self.intern(orphan.site.clone(), now);
         if let Some(entry) = self.all.get_mut(&site) {
             entry.orphans.insert(orphan.task.clone(), orphan);
@@ -279,7 +320,7 @@ impl SiteIndex {
         let (site, task) = oldest
             .flatten()
             .map(|orphan| (orphan.site.clone(), orphan.task.clone()))?;
-        self.remove_orphan(&site, &task);
+        self.drop_orphan(&site, &task);
         Some(task)
     }
 
@@ -288,7 +329,7 @@ impl SiteIndex {
         let mut all = self.all.iter();
         let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;
         let site = Arc::clone(site);
-        let unused = self.remove_orphan(&site, task)?;
+        let unused = self.drop_orphan(&site, task)?;
         Some((site, unused))
     }
 
@@ -300,6 +341,18 @@ impl SiteIndex {
 
     /// An orphan is gone; returns the site if no task uses it now.
     pub fn remove_orphan(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
+        self.ledger.add(ledger::forget_orphan(task));
+        self.drop_orphan(site, task)
+    }
+
+    /// The same of several.
+    pub fn remove_orphans(&mut self, site: &Site, tasks: &[TaskUid]) {
+        for task in tasks {
+            self.remove_orphan(site, task);
+        }
+    }
+
+    fn drop_orphan(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
         self.all.get_mut(site)?.orphans.remove(task);
         self.remove_if_unused(site)
     }
@@ -481,6 +534,26 @@ mod tests {
         };
         assert_eq!(sites.remove_task(&site, &task), Some(unused));
         assert!(sites.known(&own()).is_none());
+    }
+
+    #[test]
+    fn a_site_is_asked_for_once_closed_with_its_last_task_and_its_loss_forgotten_then() {
+        let (mut sites, task) = (SiteIndex::default(), TaskUid::new("t1"));
+        let site = sites.intern(platform(), at(0));
+        sites.add_task(&site, &task);
+        sites.add_task(&site, &TaskUid::new("t2"));
+        sites.transition(&site, down(50), at(50));
+        sites.record_loss(&site);
+        assert_eq!(sites.ledger.take(), Some(ledger::record_loss(&site, at(0))));
+        sites.ledger.end(None);
+        sites.remove_task(&site, &task);
+        assert_eq!(sites.ledger.take(), None, "another task is there");
+        sites.remove_task(&site, &TaskUid::new("t2"));
+        assert_eq!(sites.ledger.take(), Some(ledger::forget_loss(&site)));
+        let requests = std::mem::take(&mut sites.requests);
+        assert!(
+            matches!(&requests[..], [SiteRequest::Open(one), SiteRequest::Close(other)] if *one == site && *other == site)
+        );
     }
 
     #[test]

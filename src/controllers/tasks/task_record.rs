@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::names::{TaskKind, TaskUid};
+use crate::base::metrics::event_latency::TaskLocation;
 use crate::kubernetes::watch::JobMetadata;
+use crate::plan::queue::QueuedTask;
 use crate::plan::relist::RelistMark;
 use crate::plan::remote::site::{RemoteTarget, Site};
 use crate::plan::task::model::{Task, TaskId, TaskPhase};
@@ -173,6 +175,22 @@ impl TaskRecord {
     pub(super) fn held_at(&self, now: Instant) -> Option<CreateBlocked> {
         let believed = self.create_blocked.filter(|(_, until)| now < *until);
         believed.map(|(held, _)| held)
+    }
+
+    /// Where its Job runs, as metrics say it.
+    pub fn location(&self) -> TaskLocation {
+        let target = self.remote.target.as_ref();
+        target.map_or(TaskLocation::Here, |_| TaskLocation::Elsewhere)
+    }
+
+    /// The task as the fair queue knows it.
+    pub fn queued<'a>(&'a self, uid: &'a TaskUid) -> QueuedTask<'a> {
+        QueuedTask {
+            namespace: self.namespace(),
+            created: self.created,
+            uid,
+            cluster: self.remote.target.as_ref().and_then(|target| target.platform()),
+        }
     }
 
     /// The tenant's namespace.

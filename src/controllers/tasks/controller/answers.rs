@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::super::outcome::ReconcileOutcome;
 use super::super::verification::{VerificationJoinResult, VerificationReply};
-use super::enqueue::{EnqueueReason, later, ready};
+use super::enqueue::EnqueueReason;
 use super::{TaskController, instant};
 use crate::api::names::TaskUid;
 
@@ -49,10 +49,10 @@ impl TaskController {
             return;
         };
         match ask_again.map(instant) {
-            None => ready(&mut self.queue, &uid, EnqueueReason::RegistryAnswered),
+            None => self.queue.ready(&uid, EnqueueReason::RegistryAnswered),
             Some(at) => {
                 self.index.read_job_at(&uid, at);
-                later(&mut self.queue, &uid, at, EnqueueReason::RegistryNotAsked);
+                self.queue.later(&uid, at, EnqueueReason::RegistryNotAsked);
             }
         }
     }

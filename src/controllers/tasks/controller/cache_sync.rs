@@ -22,7 +22,7 @@ pub(super) enum SyncSource {
 
 /// What was seen whole, and what was not yet.
 pub(super) struct CacheSync {
-    unsynced: HashSet<SyncSource>,
+    pub(super) unsynced: HashSet<SyncSource>,
     /// The number of task scopes, and those that the hub may not list.
     scopes: usize,
     refused: HashSet<TaskWatchScope>,
@@ -86,12 +86,6 @@ impl CacheSync {
         self.refused.insert(scope.clone());
         self.refused.len() < self.scopes
     }
-
-    /// What was not seen yet.
-    #[cfg(test)]
-    pub(super) fn unsynced(&mut self) -> &mut HashSet<SyncSource> {
-        &mut self.unsynced
-    }
 }
 
 #[cfg(test)]
@@ -126,7 +120,7 @@ mod tests {
     #[test]
     fn the_last_source_is_the_one_that_counts_and_secrets_wait_for_the_others() {
         let mut sync = sync(&[scope(Some("a"))]);
-        let sources: Vec<_> = sync.unsynced().iter().cloned().collect();
+        let sources: Vec<_> = sync.unsynced.iter().cloned().collect();
         let (secrets, others): (Vec<_>, Vec<_>) =
             sources.into_iter().partition(|s| *s == SyncSource::Secrets);
         assert!(others.contains(&SyncSource::Grants(Some("a".into()))));

@@ -8,14 +8,13 @@ use tracing::{Instrument as _, Span};
 
 use crate::api::names::TaskUid;
 use crate::base::metrics::event_latency::{TaskLocation, measure};
-use crate::kubernetes::apply::ApiTransport;
 use crate::plan::queue::workqueue::{ConcurrencyPool, KeyOwner};
-use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
+use crate::plan::remote::site::RemoteTarget;
 
 use super::super::index::TaskView;
 use super::super::reconciler::reconcile;
 use super::super::task_record::{ReconcileSize, TaskRecord};
-use super::enqueue::{EnqueueReason, later, put_back};
+use super::enqueue::EnqueueReason;
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
 use super::{TaskController, TaskControllerLimits, instant};
 
@@ -30,7 +29,7 @@ impl TaskController {
                     .task(uid)
                     .map_or(KeyOwner::UNKNOWN, |record| limits.owner(record))
             };
-            let Some((uid, waited_for)) = self.queue.take_fair(now, owner) else {
+            let Some((uid, waited_for)) = self.queue.keys.take_fair(now, owner) else {
                 return;
             };
             self.start_pass(uid, waited_for.as_ref(), now);
@@ -39,7 +38,7 @@ impl TaskController {
 
     fn start_pass(&mut self, uid: TaskUid, waited_for: Option<&ConcurrencyPool>, now: Instant) {
         let site = self.site_and_state(&uid);
-        let (view, due) = if self.awaits_removal(&uid) {
+        let (view, due) = if self.finished.awaits_removal(&self.index, &uid) {
             (None, None)
         } else {
             self.index.view(&uid, Timestamp::now(), now)
@@ -49,23 +48,23 @@ impl TaskController {
             return;
         };
         // Waited for before the task has a worker.
-        let way = match self.transport_for(site.as_ref()) {
+        let way = match self.context.transport_for(site.as_ref()) {
             Ok(way) => way,
             Err(not_before) => {
                 self.latencies.wait_for_cluster(&uid, waited_for, now);
-                put_back(&mut self.queue, &uid, not_before);
+                self.queue.put_back(&uid, not_before);
                 return;
             }
         };
         (view.remote.site, view.remote.way) = (site, way);
         view.verification_reply = self.verification_reply(&uid);
-        let has_slot = self.fair.is_running(&view.id.namespace, &uid);
+        let has_slot = self.slots.queue.is_running(&view.id.namespace, &uid);
         let span = span_of(&view);
         let waited = waited_for.map(ConcurrencyPool::as_str);
         span.in_scope(|| tracing::debug!(has_slot, waited_for = waited, "a pass over a task begins"));
-        let journey = self
-            .latencies
-            .started(&uid, waited_for, self.location_of(&uid), Instant::now());
+        let record = self.index.task(&uid);
+        let location = record.map_or(TaskLocation::Here, TaskRecord::location);
+        let journey = self.latencies.started(&uid, waited_for, location, Instant::now());
         let (context, journeys) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
         let offers = self.offers.view();
         self.running.spawn(WorkItem::Pass(uid.clone()), async move {
@@ -83,35 +82,13 @@ impl TaskController {
     /// Nothing is to be done for a task before then.
     fn requeue_at(&mut self, uid: &TaskUid, due: Option<Timestamp>) {
         self.latencies.forget(uid);
-        self.queue.done(uid);
+        self.queue.keys.done(uid);
         self.give_slot_back(uid);
         if let Some(due) = due {
-            later(&mut self.queue, uid, instant(due), EnqueueReason::Due);
+            self.queue.later(uid, instant(due), EnqueueReason::Due);
         }
         self.await_restore(uid);
-        self.retain(uid);
-    }
-
-    /// The way to a site for one reconcile, where there is one.
-    ///
-    /// # Errors
-    /// When it is worth trying again, where the site may not be asked now.
-    fn transport_for(
-        &self,
-        site: Option<&(Arc<Site>, SiteState)>,
-    ) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
-        match site {
-            Some((site, SiteState::Up)) => self.context.site_clients.reserve(site),
-            _ => Ok(None),
-        }
-    }
-
-    fn location_of(&self, uid: &TaskUid) -> TaskLocation {
-        let target = self
-            .index
-            .task(uid)
-            .and_then(|record| record.remote.target.as_ref());
-        target.map_or(TaskLocation::Here, |_| TaskLocation::Elsewhere)
+        self.finished.retain(&mut self.index, &self.sites, uid);
     }
 }
 
@@ -185,8 +162,9 @@ mod tests {
     use super::*;
     use crate::api::names::TaskKind;
     use crate::base::metrics::ErrorLabels;
+    use crate::kubernetes::apply::ApiTransport;
     use crate::kubernetes::watch::{EngineEvent, WatchChange};
-    use crate::plan::remote::site::ClusterName;
+    use crate::plan::remote::site::{ClusterName, Site, SiteState};
     use crate::plan::task::model::Task;
     use crate::remote::SiteClients;
 
@@ -264,7 +242,7 @@ mod tests {
     fn take(engine: &mut TaskController) -> Option<(TaskUid, bool)> {
         let (index, limits) = (&engine.index, &engine.limits);
         let owner = |uid: &TaskUid| limits.owner(index.task(uid).unwrap());
-        let (uid, _) = engine.queue.take_fair(Instant::now(), owner)?;
+        let (uid, _) = engine.queue.keys.take_fair(Instant::now(), owner)?;
         let is_here = index.task(&uid).unwrap().remote.target.is_none();
         Some((uid, is_here))
     }
@@ -289,13 +267,13 @@ mod tests {
                 let name = format!("small-{ended}-{}", cluster.unwrap_or("here"));
                 let small = see_long(&mut engine, "team-0", cluster, name.as_str(), 10);
                 assert_eq!(take(&mut engine), Some((small.clone(), cluster.is_none())));
-                engine.queue.done(&small);
+                engine.queue.keys.done(&small);
             }
             let (uid, _) = held.pop_front().unwrap();
-            engine.queue.done(&uid);
+            engine.queue.keys.done(&uid);
             ended += 1;
         }
-        assert!(engine.queue.is_empty());
+        assert!(engine.queue.keys.is_empty());
     }
 
     #[tokio::test]
@@ -331,13 +309,13 @@ mod tests {
             see_on(&mut engine, "slow", &format!("slow-{n}"));
         }
         let other = see_on(&mut engine, "other", "other");
-        engine.sync.unsynced().clear();
+        engine.sync.unsynced.clear();
         let now = Instant::now();
         engine.start_passes(now);
         let at_work: Vec<_> = engine.running.passes().collect();
         assert_eq!(at_work.len(), 2, "{at_work:?}");
         assert!(engine.running.has(&first) && engine.running.has(&other));
-        assert_eq!(engine.queue.len(), 100);
-        assert_eq!(engine.queue.next_wake(), Some(again));
+        assert_eq!(engine.queue.keys.len(), 100);
+        assert_eq!(engine.queue.keys.next_wake(), Some(again));
     }
 }

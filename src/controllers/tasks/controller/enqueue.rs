@@ -1,8 +1,9 @@
 //! Puts tasks into the work queue, now or later, each with its cause, so that the debug log shows why a task is reconciled.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::api::names::{TaskUid, is_uid};
+use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
 
 /// Why a task is reconciled.
@@ -53,26 +54,53 @@ fn shown(uid: &TaskUid) -> Option<&str> {
     Some(uid.as_str()).filter(|text| is_uid(text))
 }
 
-/// Asks for a reconcile of a task now.
-pub(super) fn ready(queue: &mut WorkQueue<TaskUid>, uid: &TaskUid, wake: EnqueueReason) {
-    tracing::debug!(task = shown(uid), wake = ?wake, "a task is ready for a pass");
-    queue.add(uid);
+/// The tasks that are to be reconciled, and their failures in a row.
+#[derive(Default)]
+pub(super) struct TaskQueue {
+    pub(super) keys: WorkQueue<TaskUid>,
+    backoff: Backoff<TaskUid>,
 }
 
-/// Asks for a reconcile of a task at that time, unless one is asked for earlier.
-pub(super) fn later(queue: &mut WorkQueue<TaskUid>, uid: &TaskUid, at: Instant, wake: EnqueueReason) {
-    let wait = || at.saturating_duration_since(Instant::now()).as_millis();
-    tracing::debug!(task = shown(uid), wake = ?wake, wait_ms = wait(), "a task waits for its next pass");
-    queue.add_at(uid, at);
-}
+impl TaskQueue {
+    /// Asks for a reconcile of a task now.
+    pub(super) fn ready(&mut self, uid: &TaskUid, wake: EnqueueReason) {
+        tracing::debug!(task = shown(uid), wake = ?wake, "a task is ready for a pass");
+        self.keys.add(uid);
+    }
 
-/// Requeues a task that has its slot but whose cluster may not be asked yet.
-pub(super) fn put_back(queue: &mut WorkQueue<TaskUid>, uid: &TaskUid, not_before: Instant) {
-    let wait = || not_before.saturating_duration_since(Instant::now()).as_millis();
-    tracing::debug!(
-        task = shown(uid),
-        wait_ms = wait(),
-        "a task waits until its cluster may be asked again"
-    );
-    queue.put_back(uid, not_before);
+    /// Asks for a reconcile of a task at that time, unless one is asked for earlier.
+    pub(super) fn later(&mut self, uid: &TaskUid, at: Instant, wake: EnqueueReason) {
+        let wait = || at.saturating_duration_since(Instant::now()).as_millis();
+        tracing::debug!(task = shown(uid), wake = ?wake, wait_ms = wait(), "a task waits for its next pass");
+        self.keys.add_at(uid, at);
+    }
+
+    /// Requeues a task that has its slot but whose cluster may not be asked yet.
+    pub(super) fn put_back(&mut self, uid: &TaskUid, not_before: Instant) {
+        let wait = || not_before.saturating_duration_since(Instant::now()).as_millis();
+        tracing::debug!(
+            task = shown(uid),
+            wait_ms = wait(),
+            "a task waits until its cluster may be asked again"
+        );
+        self.keys.put_back(uid, not_before);
+    }
+
+    /// A reconcile of a task failed: it is repeated after a pause, which is returned.
+    pub(super) fn failed(&mut self, uid: &TaskUid) -> Duration {
+        let wait = self.backoff.failed(uid);
+        self.later(uid, Instant::now() + wait, EnqueueReason::BackOff);
+        wait
+    }
+
+    /// A reconcile of a task succeeded.
+    pub(super) fn succeeded(&mut self, uid: &TaskUid) {
+        self.backoff.clear(uid);
+    }
+
+    /// A task is gone.
+    pub(super) fn forget(&mut self, uid: &TaskUid) {
+        self.backoff.clear(uid);
+        self.keys.forget(uid);
+    }
 }

@@ -9,11 +9,10 @@ use crate::kubernetes::watch::{EngineEvent, JobMetadata, ReceivedEvent, TaskWatc
 use crate::plan::task::model::Task;
 
 use super::super::index::TaskEventKind;
-use super::super::task_record::{JobLocation, StartBlocker, TaskRecord};
+use super::super::task_record::{JobLocation, StartBlocker};
 use super::TaskController;
 use super::cache_sync::SyncSource;
-use super::enqueue::{EnqueueReason, later, ready};
-use super::sites::queued_task;
+use super::enqueue::EnqueueReason;
 
 /// Inputs that are taken in before work is started again: a flood of them costs what they themselves do.
 const AT_ONCE: usize = 64;
@@ -52,7 +51,9 @@ impl TaskController {
     ) {
         match change {
             WatchChange::Restart => self.index.restart(scope),
-            WatchChange::Seen(task) if self.is_with_a_worker(scope, &task.id.uid) => {
+            WatchChange::Seen(task)
+                if self.running.has(&task.id.uid) && self.index.touch_task(scope, &task.id.uid) =>
+            {
                 let changes = self.in_flight.entry(task.id.uid.clone()).or_default();
                 changes.event = Some((scope.clone(), task, arrived));
             }
@@ -66,11 +67,6 @@ impl TaskController {
                 self.mark_synced(&SyncSource::Tasks(scope.clone()));
             }
         }
-    }
-
-    /// Whether a worker has the task, which counts as seen then.
-    fn is_with_a_worker(&mut self, scope: &TaskWatchScope, uid: &TaskUid) -> bool {
-        self.running.has(uid) && self.index.touch_task(scope, uid)
     }
 
     /// Handles the event that arrived while a worker had the task.
@@ -89,7 +85,7 @@ impl TaskController {
         }
         self.suspect(&uid);
         self.track_latency(&uid, arrived);
-        ready(&mut self.queue, &uid, EnqueueReason::TaskSeen);
+        self.queue.ready(&uid, EnqueueReason::TaskSeen);
         if sight == TaskEventKind::Forged {
             self.metrics.forged_statuses.inc();
         }
@@ -105,7 +101,7 @@ impl TaskController {
     /// Requeues a task for when its forged status may be restored.
     pub(super) fn await_restore(&mut self, uid: &TaskUid) {
         if let Some(due) = self.index.restore_due(uid, Instant::now()) {
-            later(&mut self.queue, uid, due, EnqueueReason::Forged);
+            self.queue.later(uid, due, EnqueueReason::Forged);
         }
     }
 
@@ -118,7 +114,7 @@ impl TaskController {
                     if look <= now {
                         self.track_latency(&task, arrived);
                     }
-                    later(&mut self.queue, &task, look, EnqueueReason::JobSeen);
+                    self.queue.later(&task, look, EnqueueReason::JobSeen);
                 }
             }
             WatchChange::Gone(task) => self.handle_deleted_job(origin, &task),
@@ -140,7 +136,7 @@ impl TaskController {
         if self.running.has(task) {
             self.in_flight.entry(task.clone()).or_default().is_job_gone = true;
         }
-        ready(&mut self.queue, task, EnqueueReason::JobGone);
+        self.queue.ready(task, EnqueueReason::JobGone);
     }
 
     fn skip_forbidden_scope(&mut self, scope: &TaskWatchScope) {
@@ -162,7 +158,7 @@ impl TaskController {
         self.index.prune_secrets();
         for (task, _) in self.index.jobs() {
             if let Some(record) = self.index.task(task).filter(|r| !r.phase.is_finished()) {
-                self.fair.adopt(queued_task(record, task));
+                self.slots.queue.adopt(record.queued(task));
             }
         }
         self.sync.ready.send_replace(true);
@@ -171,14 +167,13 @@ impl TaskController {
 
     pub(super) fn forget(&mut self, uid: &TaskUid) {
         if let Some(site) = self.index.task(uid).and_then(|record| record.remote.site.clone()) {
-            self.leave_site(uid, &site);
+            self.sites.remove_task(&site, uid);
         }
-        self.forget_finished(uid);
+        self.finished.forget(&self.index, uid);
         if let Some((namespace, created)) = self.index.forget_task(uid) {
-            self.fair.remove(&namespace, created, uid);
+            self.slots.queue.remove(&namespace, created, uid);
         }
         self.verifications.forget(uid);
-        self.backoff.clear(uid);
         self.queue.forget(uid);
         self.in_flight.remove(uid);
         self.latencies.forget(uid);
@@ -186,20 +181,18 @@ impl TaskController {
 
     /// What the platform offers changed: tasks that waited for it look again.
     pub(super) fn requeue_blocked(&mut self) {
-        for uid in self.tasks_where(|r| r.blocked == StartBlocker::ByPlatform || r.create_blocked.is_some()) {
+        for uid in self
+            .index
+            .tasks_where(|r| r.blocked == StartBlocker::ByPlatform || r.create_blocked.is_some())
+        {
             self.index.set_create_blocked(&uid, None, None, Instant::now());
-            ready(&mut self.queue, &uid, EnqueueReason::PlatformChanged);
+            self.queue.ready(&uid, EnqueueReason::PlatformChanged);
         }
         // A running reconcile uses the catalog from its start, so its task is reconciled once more.
         for uid in self.running.passes() {
             self.in_flight.entry(uid.clone()).or_default().is_outdated = true;
-            ready(&mut self.queue, uid, EnqueueReason::PlatformChanged);
+            self.queue.ready(uid, EnqueueReason::PlatformChanged);
         }
-    }
-
-    fn tasks_where(&self, is_so: impl Fn(&TaskRecord) -> bool) -> Vec<TaskUid> {
-        let found = self.index.tasks().filter(|(_, record)| is_so(record));
-        found.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Wakes the tasks that wait for the tenants of the namespaces in which something changed.
@@ -208,14 +201,15 @@ impl TaskController {
             return;
         };
         for uid in self
+            .index
             .tasks_where(|r| matches!(&r.blocked, StartBlocker::ByTenant(ns) if namespaces.contains(&**ns)))
         {
-            ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
+            self.queue.ready(&uid, EnqueueReason::TenantChanged);
         }
         // A running reconcile may have read the state of before.
         let uids: Vec<_> = self.running.passes().cloned().collect();
         for uid in uids {
-            ready(&mut self.queue, &uid, EnqueueReason::TenantChanged);
+            self.queue.ready(&uid, EnqueueReason::TenantChanged);
         }
     }
 }

@@ -6,23 +6,25 @@ use std::time::Instant;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use crate::api::labels::SPEC_HASH;
 use crate::api::names::TaskUid;
 use crate::base::metrics::event_latency::WaitReason;
-use crate::kubernetes::apply::CallError;
+use crate::kubernetes::apply::{CallError, ListedObject};
 use crate::kubernetes::watch::{JobMetadata, secret_task};
 use crate::plan::task::model::TaskPhase;
 use crate::plan::task::orphans::is_orphan;
+use crate::plan::task::retention::RemovalState;
 
 use super::super::index::QUEUED_AFTER;
 use super::super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretUpdate};
 use super::super::task_record::StartBlocker;
 use super::cache_sync::SyncSource;
-use super::enqueue::{EnqueueReason, later, ready};
+use super::enqueue::EnqueueReason;
 use super::running_work::{TimedOutcome, WorkItem, WorkResult};
-use super::sites::queued_task;
 use super::{SWEEP_RETRY, TaskController, instant};
-use crate::controllers::sweep::{OrphanSecret, SweepCandidates, UnwatchedObjects, marked, remove_orphans};
+use crate::controllers::sweep::unused_copies::{idle_copies, remove_unused_copies};
+use crate::controllers::sweep::{
+    OrphanJob, OrphanSecret, SweepCandidates, UnwatchedObjects, marked, remove_orphans,
+};
 
 impl TaskController {
     /// Handles the outcome of a reconcile. A task that waits for a slot or for the Lease keeps its event latency open; for any
@@ -58,24 +60,27 @@ impl TaskController {
         self.take_slot(uid, outcome);
         let wake = outcome.wake.map(instant);
         if let Some(wake) = wake {
-            later(&mut self.queue, uid, wake, EnqueueReason::Due);
+            self.queue.later(uid, wake, EnqueueReason::Due);
         }
         let held = outcome.create_blocked.filter(|_| !is_outdated);
         if let Some(retry) = self.index.set_create_blocked(uid, held, wake, Instant::now()) {
-            later(&mut self.queue, uid, retry, EnqueueReason::Held);
+            self.queue.later(uid, retry, EnqueueReason::Held);
         }
         match error {
             None => {
-                self.backoff.clear(uid);
+                self.queue.succeeded(uid);
                 self.await_restore(uid);
-                self.retain(uid);
+                self.finished.retain(&mut self.index, &self.sites, uid);
             }
             // The task did not fail, and no work starts before the hub holds its Lease again.
             Some(ReconcileError::Call(CallError::NoClaim)) => {
-                ready(&mut self.queue, uid, EnqueueReason::NoClaim);
+                self.queue.ready(uid, EnqueueReason::NoClaim);
             }
             Some(error) => {
-                self.give_removal_back(uid);
+                // A removal that failed is queued again after its back-off.
+                if let Some(record) = self.index.task_mut(uid) {
+                    record.removal = RemovalState::Waits;
+                }
                 if error == ReconcileError::Call(CallError::Conflict) {
                     // What is remembered is stale; the next reconcile reads.
                     self.index.forget_spec(uid);
@@ -113,7 +118,7 @@ impl TaskController {
         // After every reconcile, whatever its outcome: the wake-up of an earlier one may have started this one. A failed
         // reconcile is repeated after its back-off.
         if let Some(look) = self.index.read_due(uid).filter(|_| outcome.error.is_none()) {
-            later(&mut self.queue, uid, look, EnqueueReason::JobSeen);
+            self.queue.later(uid, look, EnqueueReason::JobSeen);
         }
     }
 
@@ -137,7 +142,7 @@ impl TaskController {
             let now = Instant::now();
             let due = *record.waits_since.get_or_insert(now) + QUEUED_AFTER;
             if due > now {
-                later(&mut self.queue, uid, due, EnqueueReason::StillQueued);
+                self.queue.later(uid, due, EnqueueReason::StillQueued);
             }
         } else {
             record.waits_since = None;
@@ -145,11 +150,11 @@ impl TaskController {
         // A task of an unreached cluster must not delay others.
         let is_reached = record.remote.target.is_none() || outcome.remote.was_reached;
         if has_job && !record.phase.is_finished() && is_reached && !is_only_verified {
-            self.fair.adopt(queued_task(record, uid));
+            self.slots.queue.adopt(record.queued(uid));
         } else if outcome.wants_slot {
-            self.fair.wait(queued_task(record, uid));
+            self.slots.queue.wait(record.queued(uid));
         } else {
-            self.fair.remove(record.namespace(), record.created, uid);
+            self.slots.queue.remove(record.namespace(), record.created, uid);
         }
     }
 
@@ -161,11 +166,11 @@ impl TaskController {
             pull_copies,
         }) = listed
         else {
-            self.sweeps.end(Instant::now() + SWEEP_RETRY);
+            self.sweeps.due = Some(Instant::now() + SWEEP_RETRY);
             return;
         };
-        self.sweeps.end(Instant::now() + self.limits.gc_interval);
-        self.publish_leftovers(&secrets);
+        self.sweeps.due = Some(Instant::now() + self.limits.gc_interval);
+        self.sweeps.publish_leftovers(&secrets);
         let strangers = self.adopt_jobs(&None, &others_jobs);
         let own = self.keep_secrets(secrets);
         self.index.prune_secrets();
@@ -178,16 +183,13 @@ impl TaskController {
     fn keep_secrets(&mut self, secrets: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
         let mut own = Vec::with_capacity(secrets.len());
         for meta in secrets {
-            let Some(task) = secret_task(&meta).filter(|_| self.is_of_this_hub(&None, &meta)) else {
+            let Some(task) =
+                secret_task(&meta).filter(|_| self.adoption.is_of_this_hub(&self.index, &None, &meta))
+            else {
                 continue;
             };
-            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
-            if let Some(uid) = &meta.uid
-                && self.index.is_made_from(&task, hash.map(String::as_str))
-                && !self.index.is_secret_cleared(&task)
-            {
-                self.index.keep_secret(&task, uid);
-                ready(&mut self.queue, &task, EnqueueReason::SecretSeen);
+            if self.index.see_secret(&task, &meta) {
+                self.queue.ready(&task, EnqueueReason::SecretSeen);
             }
             own.push(meta);
         }
@@ -198,16 +200,18 @@ impl TaskController {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
         // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
         let grace = self.limits.gc_interval;
-        let (now, hub_id) = (Timestamp::now(), &self.context.hub_placement.hub_id);
+        let (now, hub_id) = (Timestamp::now(), &self.adoption.hub_id);
         let gone = secrets.iter().filter(|meta| {
             let mark = marked(meta, now);
             is_orphan(&mark, grace, mark.task.as_ref().and_then(phase))
         });
+        let strays = self.index.unassigned_jobs(&None);
+        let strays = strays.map(|job| job.metadata.clone());
         let sweep = SweepCandidates {
             secrets: gone.filter_map(|meta| OrphanSecret::of(hub_id, meta)).collect(),
-            jobs: self.with_strays(&None, strangers),
+            jobs: strangers.into_iter().chain(strays).map(OrphanJob::from).collect(),
             remote_orphans: Vec::new(),
-            scopes: Arc::clone(&self.all_scopes),
+            scopes: Arc::clone(&self.adoption.scopes),
         };
         if sweep.is_empty() {
             return;
@@ -215,6 +219,21 @@ impl TaskController {
         let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
         self.running.spawn(WorkItem::Removal, async move {
             remove_orphans(&context.hub_client, context.hub_client.objects(), &metrics, sweep).await;
+            WorkResult::Removal
+        });
+    }
+
+    /// Removes those of the copies in the rendering namespace that no Job names.
+    fn remove_idle_copies(&mut self, found: &[ListedObject]) {
+        let (copies, grace) = (self.context.pull_copies.clone(), self.limits.gc_interval);
+        let idle: Vec<_> = idle_copies(&copies, &None, found, grace).collect();
+        if idle.is_empty() {
+            return;
+        }
+        let objects = self.context.hub_client.objects().clone();
+        let until = tokio::time::Instant::now() + grace;
+        self.running.spawn(WorkItem::Removal, async move {
+            remove_unused_copies(&objects, &copies, &None, idle, until).await;
             WorkResult::Removal
         });
     }

@@ -24,7 +24,7 @@ pub(super) struct PlatformOffers {
     grants: Arc<ReferenceGrantIndex>,
     /// Namespaces in which a tenant changed an object that tasks may wait for, and when those tasks are requeued.
     dirty: HashSet<String>,
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
 }
 
 impl PlatformOffers {
@@ -87,11 +87,6 @@ impl PlatformOffers {
         self.dirty.insert(namespace);
     }
 
-    /// When tasks are requeued for what changed.
-    pub(super) const fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
     /// The namespaces in which something changed, once that is due.
     pub(super) fn take_dirty(&mut self, now: Instant) -> Option<HashSet<String>> {
         self.due.take_if(|due| *due <= now)?;
@@ -107,13 +102,13 @@ mod tests {
     fn changes_of_tenants_are_gathered_from_the_first_on() {
         let mut offers = PlatformOffers::new(watch::channel(None).1);
         offers.mark_dirty("a".to_owned());
-        let due = offers.due().unwrap();
+        let due = offers.due.unwrap();
         offers.mark_dirty("b".to_owned());
         offers.mark_dirty("a".to_owned());
-        assert_eq!(offers.due(), Some(due), "the first one counts");
+        assert_eq!(offers.due, Some(due), "the first one counts");
         assert_eq!(offers.take_dirty(due - SETTLE), None);
         let both = ["a", "b"].map(str::to_owned);
         assert_eq!(offers.take_dirty(due), Some(both.into()));
-        assert_eq!((offers.due(), offers.take_dirty(due)), (None, None));
+        assert_eq!((offers.due, offers.take_dirty(due)), (None, None));
     }
 }

@@ -13,8 +13,10 @@ use crate::base::metrics::event_latency::EventLatency;
 use crate::controllers::sweep::UnwatchedObjects;
 use crate::controllers::sweep::paged_sweep::{PagedSweep, PagedSweepStep};
 use crate::kubernetes::apply::CallError;
+use crate::kubernetes::watch::TaskWatchScope;
 use crate::plan::remote::ledger::LedgerChanges;
 use crate::plan::remote::site::Site;
+use crate::plan::task::model::Task;
 
 /// What a spawned piece of work was.
 pub(super) enum WorkResult {
@@ -34,6 +36,17 @@ pub(super) struct TimedOutcome {
     pub(super) outcome: ReconcileOutcome,
     /// Of the event that the reconcile was for, where no request left.
     pub(super) latency: Option<EventLatency>,
+}
+
+/// What happened to a task while a worker had it, for when the worker is done.
+#[derive(Default)]
+pub(super) struct InFlightChanges {
+    /// Whether the catalog changed: what the reconcile found is not kept.
+    pub(super) is_outdated: bool,
+    /// Whether its Job went.
+    pub(super) is_job_gone: bool,
+    /// Its newest watch event: until the worker is done, the controller cannot know which status on the object the worker wrote.
+    pub(super) event: Option<(TaskWatchScope, Box<Task>, Instant)>,
 }
 
 /// Whose a piece of work is: what its owner needs to try again after a panic.

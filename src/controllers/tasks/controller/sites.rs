@@ -1,42 +1,27 @@
 //! What the controller does with sites: it asks for those that tasks need, lists what is there when one is connected, and
 //! wakes its tasks.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
-use crate::kubernetes::apply::TaskObjectClient;
-use crate::plan::queue::QueuedTask;
-use crate::plan::remote::ledger;
 use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
 use crate::plan::task::model::TaskPhase;
 use crate::remote::SiteRequest;
 
 use super::super::outcome::ReconcileOutcome;
-use super::super::sites::{SiteTransition, UnusedSite};
+use super::super::sites::SiteTransition;
 use super::super::task_record::TaskRecord;
 use super::TaskController;
-use super::enqueue::{EnqueueReason, ready};
+use super::enqueue::EnqueueReason;
 
 /// What a finished task may have left on a cluster is gone this long after it was to be removed, or never will be.
 const LEFTOVERS: SignedDuration = SignedDuration::from_hours(1);
 
 impl TaskController {
-    pub(super) fn request_site(&mut self, site: &Arc<Site>) {
-        if self.sites.request_for_orphans(site) {
-            self.send_site_request(SiteRequest::Open(Arc::clone(site)));
-        }
-    }
-
-    fn send_site_request(&self, want: SiteRequest) {
-        // The cluster controller ends only with the process.
-        _ = self.wants.send(want);
-    }
-
     /// The site of a task, if it is known.
     fn site_of(&mut self, uid: &TaskUid) -> Option<Arc<Site>> {
         let record = self.index.task(uid)?;
@@ -69,9 +54,7 @@ impl TaskController {
 
     fn join_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
         self.index.set_site(uid, site);
-        if self.sites.add_task(site, uid) {
-            self.send_site_request(SiteRequest::Open(Arc::clone(site)));
-        }
+        self.sites.add_task(site, uid);
     }
 
     /// A task's plan waits for its cluster.
@@ -84,7 +67,7 @@ impl TaskController {
             self.join_site(uid, &site);
             if is_new {
                 // The next reconcile sees the state of the site.
-                ready(&mut self.queue, uid, EnqueueReason::SiteKnown);
+                self.queue.ready(uid, EnqueueReason::SiteKnown);
             }
         }
     }
@@ -112,23 +95,21 @@ impl TaskController {
             self.wait_for_site(uid);
         } else if let Some(site) = record.remote.site.clone().filter(|_| !goes_on) {
             self.index.clear_site(uid);
-            self.leave_site(uid, &site);
+            self.sites.remove_task(&site, uid);
         }
     }
 
-    pub(super) fn leave_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {
-        if let Some(unused) = self.sites.remove_task(site, uid) {
-            self.release_site(site, &unused);
+    /// Passes on what follows from what happened to sites. A closed one is not watched any more.
+    pub(super) fn follow_sites(&mut self) {
+        for request in std::mem::take(&mut self.sites.requests) {
+            if let SiteRequest::Close(site) = &request {
+                self.index.forget_strays(&Some(Arc::clone(site)));
+            }
+            // The cluster controller ends only with the process.
+            _ = self.site_requests.send(request);
         }
-    }
-
-    pub(super) fn release_site(&mut self, site: &Arc<Site>, unused: &UnusedSite) {
-        if unused.was_recorded {
-            self.change_ledger(ledger::forget_loss(site));
-        }
-        if unused.was_asked {
-            self.index.forget_strays(&Some(Arc::clone(site)));
-            self.send_site_request(SiteRequest::Close(Arc::clone(site)));
+        if let Some(changes) = self.sites.ledger.take() {
+            self.write_ledger(Duration::ZERO, changes);
         }
     }
 
@@ -158,24 +139,17 @@ impl TaskController {
             return;
         };
         match turn {
-            SiteTransition::Connected => self.sweeps.list_site_at(&site, Instant::now()),
+            SiteTransition::Connected => self.sweeps.sites.add(&site),
             SiteTransition::Lost => {
                 // Before it counts as connected again, all of them are listed again.
                 self.index.drop_strays_at(&Some(Arc::clone(&site)));
                 let tasks = self.sites.tasks(&site);
-                if tasks.iter().any(|uid| self.index.has_job(uid))
-                    && let Some(since) = self.sites.record_loss(&site)
-                {
-                    self.change_ledger(ledger::record_loss(&site, since));
+                if tasks.iter().any(|uid| self.index.has_job(uid)) {
+                    self.sites.record_loss(&site);
                 }
                 self.requeue_unreached(tasks);
             }
-            SiteTransition::KeptAway { was_recorded } => {
-                if was_recorded {
-                    self.change_ledger(ledger::forget_loss(&site));
-                }
-                self.requeue_unreached(self.sites.tasks(&site));
-            }
+            SiteTransition::KeptAway { .. } => self.requeue_unreached(self.sites.tasks(&site)),
             SiteTransition::Nothing => {}
         }
     }
@@ -184,84 +158,21 @@ impl TaskController {
     pub(super) fn requeue_unreached(&mut self, tasks: Vec<TaskUid>) {
         for uid in tasks {
             self.give_slot_back(&uid);
-            ready(&mut self.queue, &uid, EnqueueReason::SiteLost);
+            self.queue.ready(&uid, EnqueueReason::SiteLost);
         }
-    }
-    pub(super) fn objects_at(&self, site: &Site) -> Option<TaskObjectClient> {
-        let wire = self.context.site_clients.client(site)?;
-        let hub_id = self.context.hub_placement.hub_id.clone();
-        Some(TaskObjectClient::new(wire, None, site.namespace.clone(), hub_id))
     }
 
     /// A site is up: its tasks are requeued at once, and those with Jobs there take their slots again.
     pub(super) fn handle_site_up(&mut self, site: &Arc<Site>) {
         for uid in self.sites.tasks(site) {
-            self.take_slot_again(&uid);
-            ready(&mut self.queue, &uid, EnqueueReason::SiteUp);
-        }
-    }
-
-    fn take_slot_again(&mut self, uid: &TaskUid) {
-        let has_job = self.index.has_job(uid);
-        if let Some(record) = self.index.task(uid)
-            && has_job
-            && !record.phase.is_finished()
-        {
-            self.fair.adopt(queued_task(record, uid));
-        }
-    }
-
-    /// What was left behind is gone.
-    pub(super) fn forget_orphans(&mut self, site: &Arc<Site>, tasks: Vec<TaskUid>) {
-        for task in tasks {
-            self.change_ledger(ledger::forget_orphan(&task));
-            if let Some(unused) = self.sites.remove_orphan(site, &task) {
-                self.release_site(site, &unused);
+            if let Some(record) = self.index.task(&uid)
+                && self.index.has_job(&uid)
+                && !record.phase.is_finished()
+            {
+                self.slots.queue.adopt(record.queued(&uid));
             }
+            self.queue.ready(&uid, EnqueueReason::SiteUp);
         }
-    }
-
-    /// Says how many Jobs run on each cluster, where that changed.
-    pub(super) fn publish_active_jobs(&mut self) {
-        let running = self.fair.running_on();
-        let running: BTreeMap<_, _> = running.map(|(name, n)| (name.to_string(), n)).collect();
-        self.active.send_if_modified(|known| {
-            let is_new = **known != running;
-            if is_new {
-                *known = Arc::new(running);
-            }
-            is_new
-        });
-    }
-
-    /// Updates the caps of clusters and the weights of namespaces from the catalog.
-    pub(super) fn update_queue_limits(&mut self) {
-        let catalog = self.offers.catalog();
-        self.fair.set_weights(Arc::clone(&catalog.weights));
-        let gone: Vec<_> = self
-            .fair
-            .capped()
-            .filter(|name| !catalog.clusters.contains_key(&***name))
-            .map(Arc::clone)
-            .collect();
-        for name in gone {
-            self.fair.set_cap(&name, None);
-        }
-        for (name, cluster) in &catalog.clusters {
-            let cap = cluster.spec.max_active_jobs;
-            self.fair
-                .set_cap(name, cap.map(|cap| usize::try_from(cap).unwrap_or(0)));
-        }
-    }
-}
-
-/// A task as the fair queue knows it.
-pub(super) fn queued_task<'a>(record: &'a TaskRecord, uid: &'a TaskUid) -> QueuedTask<'a> {
-    QueuedTask {
-        namespace: record.namespace(),
-        created: record.created,
-        uid,
-        cluster: record.remote.target.as_ref().and_then(|target| target.platform()),
     }
 }
 

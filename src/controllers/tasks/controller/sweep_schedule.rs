@@ -1,8 +1,13 @@
 //! When what the watches do not show is listed: the rendering namespace, and each site.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kube::api::ObjectMeta;
+use tokio::sync::watch;
+
+use crate::api::labels::TASK_NAMESPACE;
 use crate::plan::queue::workqueue::WorkQueue;
 use crate::plan::remote::site::Site;
 
@@ -12,17 +17,20 @@ pub(super) const LISTS: usize = 8;
 /// The lists that are due, and those that are made.
 pub(super) struct SweepSchedule {
     /// When the rendering namespace is listed next; `None` while it is being listed.
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
     /// Sites where what is there is to be listed.
-    sites: WorkQueue<Arc<Site>>,
+    pub(super) sites: WorkQueue<Arc<Site>>,
+    /// Namespaces of the tasks that left objects in the rendering namespace.
+    leftover_namespaces: watch::Sender<Arc<BTreeSet<String>>>,
 }
 
 impl SweepSchedule {
     /// The first list of the rendering namespace is due.
-    pub(super) fn new(due: Instant) -> Self {
+    pub(super) fn new(due: Instant, leftover_namespaces: watch::Sender<Arc<BTreeSet<String>>>) -> Self {
         Self {
             due: Some(due),
             sites: WorkQueue::default(),
+            leftover_namespaces,
         }
     }
 
@@ -31,9 +39,11 @@ impl SweepSchedule {
         self.due.take_if(|due| *due <= now).is_some()
     }
 
-    /// The list of the rendering namespace ended; the next one is due then.
-    pub(super) const fn end(&mut self, next: Instant) {
-        self.due = Some(next);
+    /// Publishes the namespaces of the tasks that these objects were made for, as they say.
+    pub(super) fn publish_leftovers(&self, secrets: &[ObjectMeta]) {
+        let namespace = |meta: &ObjectMeta| meta.annotations.as_ref()?.get(TASK_NAMESPACE).cloned();
+        self.leftover_namespaces
+            .send_replace(Arc::new(secrets.iter().filter_map(namespace).collect()));
     }
 
     /// The next list is due then at the latest, unless one is being made.
@@ -41,19 +51,9 @@ impl SweepSchedule {
         self.due = self.due.map(|due| due.min(at));
     }
 
-    /// What is at a site is to be listed then, unless it is earlier.
-    pub(super) fn list_site_at(&mut self, site: &Arc<Site>, at: Instant) {
-        self.sites.add_at(site, at);
-    }
-
     /// The next site that is to be listed, while there is room for a list.
     pub(super) fn start_site(&mut self, now: Instant) -> Option<Arc<Site>> {
         (self.sites.busy() < LISTS).then(|| self.sites.take(now))?
-    }
-
-    /// Gives the place of a site's list back.
-    pub(super) fn end_site(&mut self, site: &Arc<Site>) {
-        self.sites.done(site);
     }
 
     /// When a list can begin next, where none can now.
@@ -70,6 +70,10 @@ mod tests {
     use super::*;
     use crate::plan::remote::site::ClusterName;
 
+    fn schedule(due: Instant) -> SweepSchedule {
+        SweepSchedule::new(due, watch::channel(Arc::default()).0)
+    }
+
     fn site(number: usize) -> Arc<Site> {
         Arc::new(Site {
             cluster: ClusterName::Platform(format!("cluster-{number}")),
@@ -80,11 +84,11 @@ mod tests {
     #[test]
     fn one_list_of_the_rendering_namespace_is_made_at_a_time() {
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-        let mut sweeps = SweepSchedule::new(now);
+        let mut sweeps = schedule(now);
         assert!(sweeps.start(now) && !sweeps.start(now + hour));
         sweeps.hasten(now);
         assert_eq!(sweeps.next_wake(), None, "one is being made");
-        sweeps.end(now + hour);
+        sweeps.due = Some(now + hour);
         assert!(!sweeps.start(now));
         sweeps.hasten(now + hour / 2);
         sweeps.hasten(now + 2 * hour);
@@ -94,20 +98,20 @@ mod tests {
     #[test]
     fn a_site_that_is_slow_to_list_delays_the_list_of_no_other() {
         let (now, soon) = (Instant::now(), Instant::now() + Duration::from_secs(5));
-        let mut sweeps = SweepSchedule::new(now);
+        let mut sweeps = schedule(now);
         sweeps.start(now);
         for number in 0..LISTS {
             assert_eq!(sweeps.next_wake(), (number > 0).then_some(soon));
-            sweeps.list_site_at(&site(number), now);
+            sweeps.sites.add_at(&site(number), now);
             assert_eq!(sweeps.start_site(now), Some(site(number)));
-            sweeps.list_site_at(&site(LISTS), soon);
+            sweeps.sites.add_at(&site(LISTS), soon);
         }
         assert_eq!(
             (sweeps.next_wake(), sweeps.start_site(soon)),
             (None, None),
             "there is no room"
         );
-        sweeps.end_site(&site(0));
+        sweeps.sites.done(&site(0));
         assert_eq!(
             (sweeps.next_wake(), sweeps.start_site(soon)),
             (Some(soon), Some(site(LISTS)))

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-use crate::api::labels::SPEC_HASH;
-use crate::api::names::TaskUid;
-use crate::kubernetes::apply::{CallError, ListKind};
-use crate::kubernetes::watch::secret_task;
-use crate::plan::remote::ledger;
+use crate::kubernetes::apply::{CallError, ListKind, ListedObject};
+use crate::kubernetes::watch::{JobMetadata, job_metadata, secret_task};
 use crate::plan::remote::site::{ClusterName, Site};
+use crate::plan::task::adoption::AdoptionDecision;
 use crate::plan::task::orphans::is_orphan;
 
-use super::super::task_record::TaskRecord;
-use super::enqueue::{EnqueueReason, ready};
+use super::super::index::TaskIndex;
+use super::super::task_record::{JobLocation, TaskRecord};
+use super::enqueue::EnqueueReason;
 use super::running_work::{WorkItem, WorkResult};
 use super::{SWEEP_RETRY, TaskController};
+use crate::controllers::sweep::adoption::{JobAdoption, take_over};
 use crate::controllers::sweep::paged_sweep::{OrphanBatch, PagedSweep, PagedSweepStep};
-use crate::controllers::sweep::unused_copies::remove_unused_copies;
+use crate::controllers::sweep::unused_copies::{idle_copies, remove_unused_copies};
 use crate::controllers::sweep::{
     OrphanJob, OrphanSecret, RemoteOrphan, SweepCandidates, marked, remove_given_up, remove_orphans,
 };
@@ -31,8 +31,8 @@ impl TaskController {
         while self.sync.may_sweep()
             && let Some(site) = self.sweeps.start_site(now)
         {
-            let Some(objects) = self.objects_at(&site) else {
-                self.sweeps.end_site(&site);
+            let Some(objects) = self.context.objects_at(&site) else {
+                self.sweeps.sites.done(&site);
                 continue;
             };
             let is_platforms = matches!(site.cluster, ClusterName::Platform(_));
@@ -94,8 +94,8 @@ impl TaskController {
     /// Removes what was given up while a site was not reached, and what deleted tasks left there, before anything else of it goes
     /// on: a Job whose task has ended could still push.
     fn remove_given_up_first(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
-        let (jobs, left) = (self.given_up(site), self.sites.orphans(site));
-        let objects = self.objects_at(site);
+        let (jobs, left) = (given_up(&self.index, site), self.sites.orphans(site));
+        let objects = self.context.objects_at(site);
         let Some(objects) = objects.filter(|_| !jobs.is_empty() || !left.is_empty()) else {
             return self.finish_list(site, walk);
         };
@@ -108,36 +108,12 @@ impl TaskController {
         });
     }
 
-    /// Jobs at a site whose tasks ended without them, or are deleted.
-    fn given_up(&self, site: &Arc<Site>) -> Vec<OrphanJob> {
-        let clock = Timestamp::now();
-        let is_over =
-            |record: &TaskRecord| record.deleting || record.cleanup_due.is_some_and(|due| due <= clock);
-        let there = self
-            .index
-            .jobs()
-            .filter(|(_, job)| job.origin.as_ref() == Some(site));
-        there
-            .filter(|(task, _)| self.index.task(task).is_some_and(is_over))
-            .map(|(_, job)| job.metadata.clone().into())
-            .collect()
-    }
-
-    /// What was given up at a site is gone, as far as it could be removed.
-    pub(super) fn handle_cleared(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>, settled: Vec<TaskUid>) {
-        self.forget_orphans(site, settled);
-        self.finish_list(site, walk);
-    }
-
     /// Everything there is at a site is known.
-    fn finish_list(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+    pub(super) fn finish_list(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
         self.end_list(site, self.limits.gc_interval);
         let was_reached = self.sites.is_reached(site);
-        let Some(was_lost) = self.sites.listed(site) else {
+        if self.sites.listed(site).is_none() {
             return;
-        };
-        if was_lost {
-            self.change_ledger(ledger::forget_loss(site));
         }
         if !was_reached {
             self.handle_site_up(site);
@@ -147,9 +123,9 @@ impl TaskController {
 
     /// Gives the place of a list back; the next one is after a pause.
     pub(super) fn end_list(&mut self, site: &Arc<Site>, pause: Duration) {
-        self.sweeps.end_site(site);
+        self.sweeps.sites.done(site);
         if self.sites.state(site).is_some() {
-            self.sweeps.list_site_at(site, Instant::now() + pause);
+            self.sweeps.sites.add_at(site, Instant::now() + pause);
         }
     }
 
@@ -166,7 +142,12 @@ impl TaskController {
                 self.keep_site_secrets(site, metas, strangers);
             }
             ListKind::PullCopies => {
-                for copy in self.idle_copies(&origin, &stride.items) {
+                for copy in idle_copies(
+                    &self.context.pull_copies,
+                    &origin,
+                    &stride.items,
+                    self.limits.gc_interval,
+                ) {
                     strangers.add_pull_copy(copy);
                 }
             }
@@ -182,35 +163,79 @@ impl TaskController {
     ) {
         let (origin, now) = (Some(Arc::clone(site)), Timestamp::now());
         for meta in secrets {
-            let Some(task) = secret_task(meta).filter(|_| self.is_of_this_hub(&origin, meta)) else {
+            let Some(task) =
+                secret_task(meta).filter(|_| self.adoption.is_of_this_hub(&self.index, &origin, meta))
+            else {
                 continue;
             };
-            let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
-            let is_its = self.index.is_at(&task, site);
-            match &meta.uid {
-                Some(uid) if is_its && self.index.is_made_from(&task, hash.map(String::as_str)) => {
-                    if !self.index.is_secret_cleared(&task) {
-                        self.index.keep_secret(&task, uid);
-                        ready(&mut self.queue, &task, EnqueueReason::SecretSeen);
-                    }
+            if self.index.is_at(&task, site) {
+                if self.index.see_secret(&task, meta) {
+                    self.queue.ready(&task, EnqueueReason::SecretSeen);
                 }
-                _ if is_its => {}
-                _ if !is_orphan(&marked(meta, now), self.limits.gc_interval, None) => {}
-                _ => {
-                    if let Some(secret) = OrphanSecret::of(&self.context.hub_placement.hub_id, meta) {
-                        strangers.add_secret(secret);
-                    }
-                }
+            } else if is_orphan(&marked(meta, now), self.limits.gc_interval, None)
+                && let Some(secret) = OrphanSecret::of(&self.adoption.hub_id, meta)
+            {
+                strangers.add_secret(secret);
             }
         }
     }
 
+    /// Adopts the Jobs of other hubs at a site whose tasks this hub serves now; returns the Jobs whose task the hub does not
+    /// know.
+    pub(super) fn adopt_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
+        let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
+        for ListedObject { meta, hint } in jobs {
+            let Some(mark) = job_metadata(meta) else {
+                continue;
+            };
+            let mark = JobMetadata { hint: *hint, ..mark };
+            match self.adoption.decide(&self.index, origin, meta) {
+                AdoptionDecision::Leave => {}
+                AdoptionDecision::Orphan => unknown.push(mark),
+                AdoptionDecision::Adopt => {
+                    let takeover = JobAdoption {
+                        task: mark.task.clone(),
+                        name: mark.name.clone(),
+                        uid: mark.uid.clone(),
+                        version: meta.resource_version.clone().unwrap_or_default(),
+                    };
+                    if let Some(look) = self.index.see_job(origin, mark, Instant::now()) {
+                        self.queue.later(&takeover.task, look, EnqueueReason::JobSeen);
+                        takeovers.push(takeover);
+                    }
+                }
+            }
+        }
+        self.take_over(origin, takeovers);
+        unknown
+    }
+
+    fn take_over(&mut self, origin: &JobLocation, jobs: Vec<JobAdoption>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let objects = match origin {
+            None => Some(self.context.hub_client.objects().clone()),
+            Some(site) => self.context.objects_at(site),
+        };
+        let Some(objects) = objects else { return };
+        let errand = match origin {
+            None => WorkItem::Removal,
+            Some(site) => WorkItem::SiteRemoval(Arc::clone(site)),
+        };
+        let metrics = self.metrics.clone();
+        self.running.spawn(errand, async move {
+            take_over(&objects, &metrics, jobs).await;
+            WorkResult::Removal
+        });
+    }
+
     /// Removes what is of no task any more, and what deleted tasks left behind.
     fn sweep_site(&mut self, site: &Arc<Site>, mut strangers: OrphanBatch) {
-        let Some(objects) = self.objects_at(site) else {
+        let Some(objects) = self.context.objects_at(site) else {
             return;
         };
-        self.collect_strays(&Some(Arc::clone(site)), Timestamp::now(), &mut strangers);
+        collect_strays(&self.index, site, &mut strangers);
         let (left_out, illegible) = (strangers.left_out, strangers.illegible);
         if left_out + illegible > 0 {
             // What a cluster calls them is not repeated.
@@ -225,7 +250,7 @@ impl TaskController {
                 .into_iter()
                 .map(RemoteOrphan::from)
                 .collect(),
-            scopes: self.all_scopes.clone(),
+            scopes: Arc::clone(&self.adoption.scopes),
         };
         let copies = strangers.pull_copies;
         if sweep.is_empty() && copies.is_empty() {
@@ -248,6 +273,31 @@ impl TaskController {
     }
 }
 
+/// Jobs at a site whose tasks ended without them, or are deleted.
+fn given_up(index: &TaskIndex, site: &Arc<Site>) -> Vec<OrphanJob> {
+    let clock = Timestamp::now();
+    let is_over = |record: &TaskRecord| record.deleting || record.cleanup_due.is_some_and(|due| due <= clock);
+    let there = index.jobs().filter(|(_, job)| job.origin.as_ref() == Some(site));
+    there
+        .filter(|(task, _)| index.task(task).is_some_and(is_over))
+        .map(|(_, job)| job.metadata.clone().into())
+        .collect()
+}
+
+/// Collects the stray Jobs that the watch of a site shows. Where there are too many, each call starts at another one.
+fn collect_strays(index: &TaskIndex, site: &Arc<Site>, strangers: &mut OrphanBatch) {
+    let origin = Some(Arc::clone(site));
+    let all = || index.unassigned_jobs(&origin);
+    let count = all().count();
+    let first = usize::try_from(Timestamp::now().as_second()).unwrap_or_default() % count.max(1);
+    for job in all().skip(first).chain(all().take(first)) {
+        strangers.add_job(|| OrphanJob {
+            name: job.metadata.name.clone(),
+            uid: job.metadata.uid.clone(),
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -260,6 +310,7 @@ mod tests {
     use super::super::sweep_schedule::LISTS;
     use super::super::tests::engine;
     use super::*;
+    use crate::controllers::sweep::adoption::{JobAdoption, take_over};
     use crate::controllers::sweep::paged_sweep::{REMOVALS, STRANGERS};
 
     /// The chart's memory limit.
@@ -305,12 +356,12 @@ mod tests {
     async fn no_more_sites_are_listed_at_once_than_the_bound() {
         let mut engine = engine();
         Arc::get_mut(&mut engine.context).unwrap().site_clients = Arc::new(Silent);
-        engine.sync.unsynced().clear();
+        engine.sync.unsynced.clear();
         for number in 0..2 * LISTS {
             let cluster = ClusterName::Platform(format!("cluster-{number}"));
             let namespace = "jobs".to_owned();
             let site = Arc::new(Site { cluster, namespace });
-            engine.sweeps.list_site_at(&site, Instant::now());
+            engine.sweeps.sites.add(&site);
         }
         engine.start_lists(Instant::now());
         assert_eq!(engine.running.errands.len(), LISTS);

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::ledger::LEDGER_RETRY;
 use super::running_work::{EndedWork, WorkItem, WorkPanicked, WorkResult};
 use super::{SWEEP_RETRY, TaskController};
 use crate::api::names::TaskUid;
@@ -21,15 +22,18 @@ impl TaskController {
                 let took = passed.started.elapsed();
                 self.metrics.pass(took);
                 if let Some(ended) = passed.outcome.ended(took) {
-                    self.queue.record_feedback(&uid, ended);
+                    self.queue.keys.record_feedback(&uid, ended);
                 }
                 self.handle_timed_outcome(&uid, *passed);
             }
             WorkResult::Sweep(listed) => self.handle_list(listed),
             WorkResult::Removal => {}
             WorkResult::SiteList(site, walk, stride) => self.handle_page(&site, walk, stride),
-            WorkResult::SiteCleared(site, walk, settled) => self.handle_cleared(&site, walk, settled),
-            WorkResult::SiteRemoval(site, settled) => self.forget_orphans(&site, settled),
+            WorkResult::SiteCleared(site, walk, settled) => {
+                self.sites.remove_orphans(&site, &settled);
+                self.finish_list(&site, walk);
+            }
+            WorkResult::SiteRemoval(site, settled) => self.sites.remove_orphans(&site, &settled),
             WorkResult::Ledger(read) => self.handle_ledger(read),
             WorkResult::LedgerWrite(changes, written) => self.handle_ledger_written(changes, written),
         }
@@ -44,17 +48,17 @@ impl TaskController {
                 self.end_pass(&uid);
                 return;
             }
-            WorkItem::Sweep => self.sweeps.end(soon),
+            WorkItem::Sweep => self.sweeps.due = Some(soon),
             // What was to be removed is found by the next list.
             WorkItem::Removal => self.sweeps.hasten(soon),
             WorkItem::SiteList(site) => self.end_list(&site, SWEEP_RETRY),
             WorkItem::SiteRemoval(site) => {
                 if self.sites.state(&site).is_some() {
-                    self.sweeps.list_site_at(&site, soon);
+                    self.sweeps.sites.add_at(&site, soon);
                 }
             }
             WorkItem::LedgerRead => self.handle_ledger(Err(CallError::Transport(TransportStage::Internal))),
-            WorkItem::LedgerWrite(changes) => self.write_ledger_later(changes),
+            WorkItem::LedgerWrite(changes) => self.write_ledger(LEDGER_RETRY, changes),
         }
         tracing::warn!("a piece of work broke; it is repeated");
     }
@@ -63,7 +67,7 @@ impl TaskController {
     pub(super) fn end_pass(&mut self, uid: &TaskUid) {
         self.handle_deferred_event(uid);
         self.latencies.pass_ended(uid, Instant::now());
-        self.queue.done(uid);
+        self.queue.keys.done(uid);
     }
 }
 
@@ -105,8 +109,8 @@ mod tests {
     fn busy_with(errand: &WorkItem) -> TaskController {
         let mut engine = engine();
         let now = Instant::now();
-        engine.sync.unsynced().clear();
-        engine.sweeps.end(now + Duration::from_secs(3600));
+        engine.sync.unsynced.clear();
+        engine.sweeps.due = Some(now + Duration::from_secs(3600));
         let site = engine
             .sites
             .intern(Site::clone(&site()), k8s_openapi::jiff::Timestamp::now());
@@ -116,17 +120,20 @@ mod tests {
             .transition(&site, SiteState::Up, k8s_openapi::jiff::Timestamp::now());
         match errand {
             WorkItem::Pass(uid) => {
-                engine.queue.add(uid);
-                engine.queue.take(now);
+                engine.queue.keys.add(uid);
+                engine.queue.keys.take(now);
             }
             WorkItem::Sweep => assert!(engine.sweeps.start(now + Duration::from_secs(3600))),
             WorkItem::Removal | WorkItem::SiteRemoval(_) => {}
             WorkItem::SiteList(site) => {
-                engine.sweeps.list_site_at(site, now);
+                engine.sweeps.sites.add_at(site, now);
                 engine.sweeps.start_site(now);
             }
-            WorkItem::LedgerRead => _ = engine.sync.unsynced().insert(SyncSource::Ledger),
-            WorkItem::LedgerWrite(_) => engine.is_writing_ledger = true,
+            WorkItem::LedgerRead => _ = engine.sync.unsynced.insert(SyncSource::Ledger),
+            WorkItem::LedgerWrite(changes) => {
+                engine.sites.ledger.add(changes.clone());
+                engine.sites.ledger.take();
+            }
         }
         engine
     }
@@ -140,7 +147,7 @@ mod tests {
         let soon = Instant::now() + Duration::from_secs(60);
         let is_under_way = engine.running.errands.values().any(|other| other == errand);
         match errand {
-            WorkItem::Pass(uid) => is_due(&mut engine.queue, uid),
+            WorkItem::Pass(uid) => is_due(&mut engine.queue.keys, uid),
             WorkItem::Sweep | WorkItem::Removal => engine.sweeps.start(soon),
             WorkItem::SiteList(site) | WorkItem::SiteRemoval(site) => {
                 engine.sweeps.start_site(soon).as_ref() == Some(site)

@@ -1,5 +1,8 @@
 //! Which config Secrets exist, as far as is known between two sweeps.
 
+use kube::api::ObjectMeta;
+
+use crate::api::labels::SPEC_HASH;
 use crate::api::names::TaskUid;
 
 use super::TaskIndex;
@@ -8,6 +11,14 @@ impl TaskIndex {
     /// Stores a config Secret.
     pub fn keep_secret(&mut self, task: &TaskUid, secret_uid: &str) {
         self.secrets.insert(task.clone(), secret_uid.into());
+    }
+
+    /// Stores the config Secret that a list shows, unless it is another's or was deleted since; returns whether it is stored.
+    pub fn see_secret(&mut self, task: &TaskUid, meta: &ObjectMeta) -> bool {
+        let hash = meta.annotations.as_ref().and_then(|a| a.get(SPEC_HASH));
+        let is_its = self.is_made_from(task, hash.map(String::as_str)) && !self.is_secret_cleared(task);
+        let uid = meta.uid.as_ref().filter(|_| is_its);
+        uid.map(|uid| self.keep_secret(task, uid)).is_some()
     }
 
     /// Whether a config Secret with this hash was made from the task's spec, as far as that is remembered.

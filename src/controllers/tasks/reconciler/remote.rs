@@ -3,20 +3,21 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::api::conditions::Reason;
 use crate::api::names::{is_uid, job_name};
-use crate::kubernetes::apply::{CallError, TaskObjectClient, TransportStage};
+use crate::kubernetes::apply::{ApiTransport, CallError, TaskObjectClient, TransportStage};
 use crate::kubernetes::events::{EventMessage, EventSubject};
 use crate::kubernetes::watch::{JobMetadata, job_metadata};
 use crate::plan::platform::catalog::{CopiedCredentials, CopyRequest};
 use crate::plan::remote::ledger::{OrphanRecord, record_orphan};
 use crate::plan::remote::lost_cluster::RemoteLeftovers;
 use crate::plan::remote::placement::target;
-use crate::plan::remote::site::{JobSiteState, SiteState};
+use crate::plan::remote::site::{JobSiteState, Site, SiteState};
 use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::job_state::CompletionHint;
@@ -26,10 +27,33 @@ use crate::plan::task::tenant::login;
 use crate::plan::task::{CreateBlocked, CreatePermission};
 
 use super::super::outcome::ReconcileError;
-use super::Reconciler;
+use super::{ReconcileContext, Reconciler};
 
 /// ServiceAccount of pods on other clusters: it is in every namespace, and the pods hold no token of it.
 const REMOTE_ACCOUNT: &str = "default";
+
+impl ReconcileContext {
+    /// Calls to the objects at a site, while that is up.
+    pub fn objects_at(&self, site: &Site) -> Option<TaskObjectClient> {
+        let wire = self.site_clients.client(site)?;
+        let hub_id = self.hub_placement.hub_id.clone();
+        Some(TaskObjectClient::new(wire, None, site.namespace.clone(), hub_id))
+    }
+
+    /// The way to a site for one reconcile, where there is one.
+    ///
+    /// # Errors
+    /// When it is worth trying again, where the site may not be asked now.
+    pub fn transport_for(
+        &self,
+        site: Option<&(Arc<Site>, SiteState)>,
+    ) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+        match site {
+            Some((site, SiteState::Up)) => self.site_clients.reserve(site),
+            _ => Ok(None),
+        }
+    }
+}
 
 impl Reconciler<'_> {
     /// Resolves where the task's Job runs.

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::task::JoinError;
+use tokio_util::task::JoinMap;
 
 use super::pending::{PendingVerification, VerificationReply};
 use crate::api::names::TaskUid;
@@ -17,8 +18,7 @@ const BROKEN: SignedDuration = SignedDuration::from_secs(5);
 /// What is asked and was answered, by task.
 #[derive(Debug, Default)]
 pub struct Verifications {
-    running: JoinSet<(Box<PendingVerification>, VerifyResult)>,
-    ids: HashMap<Id, TaskUid>,
+    running: JoinMap<TaskUid, (Box<PendingVerification>, VerifyResult)>,
     of: HashMap<TaskUid, VerificationEntry>,
 }
 
@@ -32,18 +32,21 @@ struct VerificationEntry {
 
 #[derive(Debug)]
 enum VerificationProgress {
-    Asking(AbortHandle),
+    Asking,
     Answered(Box<PendingVerification>, VerifyResult),
     Waiting,
 }
 
 /// A request that ended, or whose worker broke.
-pub type VerificationJoinResult = Result<(Id, (Box<PendingVerification>, VerifyResult)), JoinError>;
+pub type VerificationJoinResult = (
+    TaskUid,
+    Result<(Box<PendingVerification>, VerifyResult), JoinError>,
+);
 
 impl Verifications {
     /// The next one that ends; never, while there is none.
     pub async fn next(&mut self) -> VerificationJoinResult {
-        match self.running.join_next_with_id().await {
+        match self.running.join_next().await {
             Some(ended) => ended,
             None => std::future::pending().await,
         }
@@ -58,16 +61,15 @@ impl Verifications {
             next: now,
             progress: VerificationProgress::Waiting,
         });
-        if matches!(entry.progress, VerificationProgress::Asking(_)) {
+        if matches!(entry.progress, VerificationProgress::Asking) {
             return;
         }
         entry.is_required = pending.request.is_required;
-        let handle = self.running.spawn(async move {
+        entry.progress = VerificationProgress::Asking;
+        self.running.spawn(uid.clone(), async move {
             let result = verifier.verify(&pending.request).await;
             (pending, result)
         });
-        self.ids.insert(handle.id(), uid.clone());
-        entry.progress = VerificationProgress::Asking(handle);
     }
 
     /// Puts off the next request about a task; whether there is one to be put off.
@@ -78,18 +80,12 @@ impl Verifications {
     }
 
     /// Handles a registry's answer: returns the task, and when to ask again if the request failed.
-    pub fn handle_result(&mut self, ended: VerificationJoinResult) -> Option<(TaskUid, Option<Timestamp>)> {
-        let (id, answered) = match ended {
-            Ok((id, answered)) => (id, Some(answered)),
-            Err(error) => (error.id(), None),
-        };
-        let uid = self.ids.remove(&id)?;
+    pub fn handle_result(
+        &mut self,
+        (uid, answered): VerificationJoinResult,
+    ) -> Option<(TaskUid, Option<Timestamp>)> {
         let entry = self.of.get_mut(&uid)?;
-        // One that was given up may end after another of the same task began.
-        if !matches!(&entry.progress, VerificationProgress::Asking(handle) if handle.id() == id) {
-            return None;
-        }
-        if let Some((pending, result)) = answered {
+        if let Ok((pending, result)) = answered {
             entry.progress = VerificationProgress::Answered(pending, result);
             return Some((uid, None));
         }
@@ -126,12 +122,7 @@ impl Verifications {
 
     /// A task that is gone, or finished, has no entry.
     pub fn forget(&mut self, uid: &TaskUid) {
-        if let Some(VerificationEntry {
-            progress: VerificationProgress::Asking(handle),
-            ..
-        }) = self.of.remove(uid)
-        {
-            handle.abort();
-        }
+        self.of.remove(uid);
+        self.running.abort(uid);
     }
 }
