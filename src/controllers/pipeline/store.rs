@@ -142,7 +142,7 @@ impl PipelineStore {
                     self.gone.add(meta.uid.as_deref());
                 }
                 self.overfull.shrink(&key.namespace);
-                self.drop_object::<K>(scope, &key)
+                self.drop_object::<K>(&key)
             }
         }
     }
