@@ -57,8 +57,6 @@ pub fn of_profile<'o>(
     Some(status)
 }
 
-/// The Targets that the selector matches and that may be reached, in their order.
-
 /// On which Targets another Release is in place of that of the Profile; `None` where on none.
 fn superseded(key: &ObjectKey, matched: &[&ObjectKey], input: &StatusInput<'_>) -> Option<Verdict> {
     let source = source(ReleaseSourceKind::Profile, key);

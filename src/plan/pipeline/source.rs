@@ -126,7 +126,7 @@ pub(super) fn that_may_match<'o>(
     required.flat_map(|label| objects.profiles.naming(NamedKind::Label, &label))
 }
 
-/// The Targets that the Profile in `key` matches, and may reach.
+/// The Targets that the Profile in `key` matches and may reach, in their order.
 pub fn matched<'o>(
     key: &'o ObjectKey,
     spec: &'o ProfileSpec,

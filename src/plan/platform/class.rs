@@ -24,7 +24,7 @@ pub fn conditions(
             ConditionType::Ready,
             false,
             Reason::JobRefused,
-            &refused(objection),
+            refused(objection),
         ),
         None => ready(spec),
     };

@@ -113,6 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::basic_auth;
 
     fn spec(secret: Option<&str>) -> ClusterRegistrySpec {
         let mut spec = json!({"hostname": "registry.test:5000"});
