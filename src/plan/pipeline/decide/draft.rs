@@ -1,12 +1,13 @@
 //! A decision as it is made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::decision::{CreateRefusal, FinalizerChange, NeededTasks, NewTask, TargetDecision, TargetInput};
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
-use crate::api::pipeline::TargetSpec;
+use crate::api::pipeline::{HydratedRelease, ReleaseSource, TargetRelease, TargetSpec};
 use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::history::{StoredVersion, versions};
@@ -178,4 +179,21 @@ fn refused(refusal: CreateRefusal) -> Verdict {
              whether the CustomResourceDefinitions are those of this hub: the hub tries again by itself",
         ),
     }
+}
+
+/// What a status says of a Release that is on the Target as a version has it.
+pub(super) fn listed_as_before(
+    unique_name: &str,
+    release: &HydratedRelease,
+    source: &ReleaseSource,
+    priority: i32,
+) -> Arc<TargetRelease> {
+    Arc::new(TargetRelease {
+        unique_name: unique_name.to_owned(),
+        namespace: release.namespace.clone(),
+        name: release.name.clone(),
+        source: source.clone(),
+        priority,
+        version: release.version.clone(),
+    })
 }

@@ -8,12 +8,11 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::decision::TargetInput;
-use super::draft::{ChartState, Draft};
+use super::draft::{ChartState, Draft, listed_as_before};
 use super::staging::{WaitingRelease, verdict_on};
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, ReleaseSource,
-    TargetRelease,
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, TargetRelease,
 };
 use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
@@ -271,23 +270,6 @@ fn conflict(conflicts: &[DataConflict]) -> Option<Verdict> {
 fn shown_path(path: &str) -> Option<&str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     (!path.is_empty() && path.len() <= 100 && path.chars().all(is_plain)).then_some(path)
-}
-
-/// What a status says of a Release that is on the Target as a version has it.
-pub(super) fn listed_as_before(
-    unique_name: &str,
-    release: &HydratedRelease,
-    source: &ReleaseSource,
-    priority: i32,
-) -> Arc<TargetRelease> {
-    Arc::new(TargetRelease {
-        unique_name: unique_name.to_owned(),
-        namespace: release.namespace.clone(),
-        name: release.name.clone(),
-        source: source.clone(),
-        priority,
-        version: release.version.clone(),
-    })
 }
 
 fn listed_release(release: &AcceptedRelease<'_>, chart: &PlannedChart) -> TargetRelease {

@@ -1,7 +1,7 @@
 //! A Target that is pinned to one of its versions.
 
-use super::draft::Draft;
-use super::releases::{BundledReleases, listed_as_before};
+use super::draft::{Draft, listed_as_before};
+use super::releases::BundledReleases;
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{HydratedProfile, HydratedRelease, HydratedTargetSpec, ReleaseSourceKind};
 use crate::plan::pipeline::conditions::{Verdict, listed};

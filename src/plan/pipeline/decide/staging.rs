@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::draft::Draft;
-use super::releases::listed_as_before;
+use super::draft::{Draft, listed_as_before};
 use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, ReleaseSource, ReleaseSourceKind};
 use crate::plan::pipeline::conditions::{Verdict, listed};
