@@ -290,9 +290,11 @@ pub(super) mod tests {
     use crate::plan::platform::identity_method::IdentityMethod;
     use crate::plan::platform::tenancy::TenancyPolicy;
     use crate::plan::remote::lost_cluster::TaskTimeouts;
+    use crate::plan::remote::site::Site;
     use crate::plan::task::JobState;
     use crate::plan::task::job::JobPlacement;
     use crate::plan::task::job_state::CompletionHint;
+    use crate::plan::task::model::Task;
     use crate::plan::task::status_seal::SealKey;
     use crate::remote::SiteClients;
 

@@ -571,6 +571,18 @@ mod tests {
         for n in 0..MAX_ORPHANS {
             assert_eq!(sites.add_orphan(orphan(n), at(0)), None);
         }
+        let elsewhere = OrphanRecord {
+            site: own(),
+            task: TaskUid::new("elsewhere"),
+            ..orphan(0)
+        };
+        let mut others = SiteIndex::default();
+        others.add_orphan(elsewhere, at(0));
+        for n in 1..=MAX_ORPHANS {
+            others.add_orphan(orphan(n), at(0));
+        }
+        let closed = others.requests.pop();
+        assert!(matches!(closed, Some(SiteRequest::Close(site)) if *site == own()));
         let forgotten = sites.add_orphan(orphan(MAX_ORPHANS), at(0));
         assert_eq!(forgotten, Some(TaskUid::new("t0")));
         assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS);

@@ -310,7 +310,6 @@ mod tests {
     use super::super::sweep_schedule::LISTS;
     use super::super::tests::engine;
     use super::*;
-    use crate::controllers::sweep::adoption::{JobAdoption, take_over};
     use crate::controllers::sweep::paged_sweep::{REMOVALS, STRANGERS};
 
     /// The chart's memory limit.
