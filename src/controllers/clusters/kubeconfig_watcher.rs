@@ -11,8 +11,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use super::kubeconfig_validator::{KubeconfigQuery, KubeconfigValidator, KubeconfigVerdict};
 use super::limits::ClusterControllerLimits;
 use crate::api::names::{is_dns_label, is_dns_subdomain};
-use crate::kubernetes::apply::{CallError, SecretBody, TransportStage};
-use crate::kubernetes::tenant::{IdentityError, SecretWatch, TenantReadError, TenantSession, TenantSessions};
+use crate::kubernetes::apply::{CallError, TransportStage};
+use crate::kubernetes::tenant::{SecretWatch, TenantReadError, TenantSession, TenantSessions};
 use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 use crate::plan::remote::site::TenantKubeconfig;
 
@@ -53,18 +53,6 @@ enum KubeconfigReadError {
     Fault(KubeconfigFault),
     /// A call failed; the last verdict stays valid.
     Failed(CallError),
-}
-
-enum SecretQuery<'a> {
-    Body,
-    Version,
-    Watch(&'a str),
-}
-
-enum SecretResponse {
-    Body(SecretBody),
-    Version(String),
-    Watch(SecretWatch),
 }
 
 /// The result of one read of the Secret.
@@ -162,25 +150,18 @@ impl KubeconfigWatcher {
     }
 
     async fn read_secret(&self, query: &KubeconfigQuery) -> Result<SecretObservation, KubeconfigReadError> {
-        let is_name = is_dns_label(&self.kubeconfig.namespace) && is_dns_subdomain(&self.kubeconfig.name);
-        if !is_name {
+        let TenantKubeconfig { namespace, name, .. } = &*self.kubeconfig;
+        if !is_dns_label(namespace) || !is_dns_subdomain(name) {
             return Err(KubeconfigReadError::Fault(KubeconfigFault::Missing));
         }
-        let SecretResponse::Body(body) = self.request(&SecretQuery::Body).await? else {
-            return Err(KubeconfigReadError::Failed(CallError::Transport(
-                TransportStage::Internal,
-            )));
-        };
+        let body = self
+            .read(async |session| session.secret(namespace, name).await)
+            .await?;
         let validated = self.validator.validate(body, std::slice::from_ref(query)).await;
         let mut validated = validated.ok_or(KubeconfigReadError::Failed(CallError::Transport(
             TransportStage::Decode,
         )))?;
-        let SecretResponse::Watch(watch) = self.request(&SecretQuery::Watch(&validated.version)).await?
-        else {
-            return Err(KubeconfigReadError::Failed(CallError::Transport(
-                TransportStage::Internal,
-            )));
-        };
+        let watch = self.open_watch(&validated.version).await?;
         let verdict = validated.verdicts.pop();
         Ok(SecretObservation {
             version: validated.version,
@@ -214,14 +195,10 @@ impl KubeconfigWatcher {
         loop {
             let begin = Instant::now();
             let watch = match opened.take() {
-                Some(watch) => SecretResponse::Watch(watch),
-                None => self.request(&SecretQuery::Watch(version)).await?,
+                Some(watch) => watch,
+                None => self.open_watch(version).await?,
             };
-            let has_changed = match watch {
-                SecretResponse::Watch(watch) => watch.changed(self.limits.watch).await,
-                SecretResponse::Body(_) | SecretResponse::Version(_) => false,
-            };
-            let has_changed = has_changed || self.is_other(version).await?;
+            let has_changed = watch.changed(self.limits.watch).await || self.is_other(version).await?;
             tokio::time::sleep(MIN_WATCH_TIME.saturating_sub(begin.elapsed())).await;
             if has_changed {
                 return Ok(());
@@ -232,59 +209,28 @@ impl KubeconfigWatcher {
     /// Whether the Secret has another version now; checked even if a watch showed no change, because the right to watch does
     /// not include the right to get.
     async fn is_other(&self, version: &str) -> Result<bool, KubeconfigReadError> {
-        match self.request(&SecretQuery::Version).await {
-            Ok(SecretResponse::Version(now)) => Ok(now != version),
+        let TenantKubeconfig { namespace, name, .. } = &*self.kubeconfig;
+        let now = self.read(async |session| session.secret_version(namespace, name).await);
+        match now.await {
+            Ok(now) => Ok(now != version),
             Err(KubeconfigReadError::Fault(KubeconfigFault::Missing)) if version.is_empty() => Ok(false),
-            Ok(_) => Ok(true),
             Err(stop) => Err(stop),
         }
     }
 
-    async fn request(&self, query: &SecretQuery<'_>) -> Result<SecretResponse, KubeconfigReadError> {
-        let session = self
-            .sessions
-            .session(&self.kubeconfig.identity)
+    async fn open_watch(&self, version: &str) -> Result<SecretWatch, KubeconfigReadError> {
+        let TenantKubeconfig { namespace, name, .. } = &*self.kubeconfig;
+        let longest = self.limits.watch;
+        self.read(async |session| session.watch_secret(namespace, name, version, longest).await)
             .await
-            .map_err(no_session)?;
-        match self.send(&session, query).await {
-            Err(TenantReadError::Unauthorized) => {}
-            answer => return answer.map_err(no_answer),
-        }
-        // The account may have been recreated after the token was issued, so one new token is tried.
-        let other = self
-            .sessions
-            .replace_refused(&self.kubeconfig.identity, &session)
-            .await;
-        let other = other
-            .map_err(no_session)?
-            .ok_or(KubeconfigReadError::Fault(KubeconfigFault::Account))?;
-        self.send(&other, query).await.map_err(no_answer)
     }
 
-    async fn send(
+    async fn read<T>(
         &self,
-        session: &TenantSession,
-        query: &SecretQuery<'_>,
-    ) -> Result<SecretResponse, TenantReadError> {
-        let (namespace, name) = (self.kubeconfig.namespace.as_str(), self.kubeconfig.name.as_str());
-        match query {
-            SecretQuery::Body => session.secret(namespace, name).await.map(SecretResponse::Body),
-            SecretQuery::Version => session
-                .secret_version(namespace, name)
-                .await
-                .map(SecretResponse::Version),
-            SecretQuery::Watch(version) => {
-                let watch = session.watch_secret(namespace, name, version, self.limits.watch);
-                watch.await.map(SecretResponse::Watch)
-            }
-        }
-    }
-}
-
-const fn no_session(error: IdentityError) -> KubeconfigReadError {
-    match error {
-        IdentityError::Denied => KubeconfigReadError::Fault(KubeconfigFault::Account),
-        IdentityError::Call(error) => KubeconfigReadError::Failed(error),
+        read: impl AsyncFn(&TenantSession) -> Result<T, TenantReadError>,
+    ) -> Result<T, KubeconfigReadError> {
+        let answer = self.sessions.read(&self.kubeconfig.identity, read).await;
+        answer.map_err(no_answer)
     }
 }
 

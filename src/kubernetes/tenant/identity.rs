@@ -11,7 +11,7 @@ use crate::plan::platform::identity_method::IdentityMethod;
 use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
 use super::account_token::{AccountTokenCache, AccountTokenError};
-use super::session::{SessionCredential, TenantSession};
+use super::session::{SessionCredential, TenantReadError, TenantSession};
 
 /// Why there is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,15 @@ impl From<AccountTokenError> for IdentityError {
         match error {
             AccountTokenError::Denied | AccountTokenError::Other => Self::Denied,
             AccountTokenError::Call(call) => Self::Call(call),
+        }
+    }
+}
+
+impl From<IdentityError> for TenantReadError {
+    fn from(error: IdentityError) -> Self {
+        match error {
+            IdentityError::Denied => Self::Unauthorized,
+            IdentityError::Call(call) => Self::Call(call),
         }
     }
 }
@@ -97,24 +106,26 @@ impl TenantSessions {
         }
     }
 
-    /// A session in the place of one whose account the API server does not know any more; `None` where there is no other.
+    /// Reads as the identity. Where the API server does not know it, its account may have been made again since its token was: one
+    /// more token is tried, and no more than one.
     ///
     /// # Errors
-    /// As [`TenantSessions::session`].
-    pub async fn replace_refused(
+    /// What the answer means to the identity; `TenantReadError::Unauthorized` also when the hub may not act as it.
+    pub async fn read<T>(
         &self,
         identity: &ReadIdentity,
-        refused: &TenantSession,
-    ) -> Result<Option<TenantSession>, IdentityError> {
-        let account = match identity {
-            ReadIdentity::ServiceAccount(account) => account,
-            ReadIdentity::Hub => return Ok(None),
+        read: impl AsyncFn(&TenantSession) -> Result<T, TenantReadError>,
+    ) -> Result<T, TenantReadError> {
+        let session = self.session(identity).await?;
+        match read(&session).await {
+            Err(TenantReadError::Unauthorized) => {}
+            answer => return answer,
+        }
+        let (ReadIdentity::ServiceAccount(account), Some(token)) = (identity, session.token()) else {
+            return Err(TenantReadError::Unauthorized);
         };
-        let Some(token) = refused.token() else {
-            return Ok(None);
-        };
-        let token = self.tokens.replace_refused(account, token).await?;
-        Ok(Some(self.with_token(token)))
+        let token = self.tokens.replace_refused(account, token).await;
+        read(&self.with_token(token.map_err(IdentityError::from)?)).await
     }
 
     fn with_token(&self, token: HeaderValue) -> TenantSession {

@@ -14,17 +14,15 @@ use crate::plan::task::tenant::{
     MissingReference, NamedDestination, PushAccess, TenantDestination, TenantReference, login,
 };
 
-use super::identity::{IdentityError, TenantSessions};
+use super::identity::TenantSessions;
 use super::session::{TenantReadError, TenantSession};
 
 /// Why a lookup failed.
 enum LookupError {
     /// The task waits for a change by a person.
     Refused(Refusal),
-    /// The API server does not know the identity any more.
-    Unknown,
-    /// A call failed; it is repeated.
-    Failed(CallError),
+    /// The identity got no answer.
+    Unanswered(TenantReadError),
 }
 
 /// The destination that a task names, or why it gets none.
@@ -35,42 +33,19 @@ pub async fn look_up(
     sessions: &TenantSessions,
     reference: &TenantReference,
 ) -> Result<Result<TenantDestination, Refusal>, CallError> {
-    let session = match sessions.session(&reference.identity).await {
-        Ok(session) => session,
-        Err(error) => return denied(reference, error),
-    };
-    if let Some(found) = lookup_result(read(&session, reference).await)? {
-        return Ok(found);
-    }
-    // The account was made again since the token was: one more token, and no more than one.
-    let other = match sessions.replace_refused(&reference.identity, &session).await {
-        Ok(Some(other)) => other,
-        Ok(None) => return Ok(Err(reference.refusal(MissingReference::Account))),
-        Err(error) => return denied(reference, error),
-    };
-    let found = lookup_result(read(&other, reference).await)?;
-    Ok(found.unwrap_or_else(|| Err(reference.refusal(MissingReference::Account))))
-}
-
-/// What a reading came to; `None` where the API server did not know the identity.
-fn lookup_result(
-    outcome: Result<TenantDestination, LookupError>,
-) -> Result<Option<Result<TenantDestination, Refusal>>, CallError> {
-    match outcome {
-        Ok(own) => Ok(Some(Ok(own))),
-        Err(LookupError::Refused(refusal)) => Ok(Some(Err(refusal))),
-        Err(LookupError::Unknown) => Ok(None),
-        Err(LookupError::Failed(error)) => Err(error),
-    }
-}
-
-fn denied(
-    reference: &TenantReference,
-    error: IdentityError,
-) -> Result<Result<TenantDestination, Refusal>, CallError> {
-    match error {
-        IdentityError::Denied => Ok(Err(reference.refusal(MissingReference::Account))),
-        IdentityError::Call(error) => Err(error),
+    let found = sessions.read(&reference.identity, async |session| {
+        match read(session, reference).await {
+            Ok(destination) => Ok(Ok(destination)),
+            Err(LookupError::Refused(refusal)) => Ok(Err(refusal)),
+            Err(LookupError::Unanswered(error)) => Err(error),
+        }
+    });
+    match found.await {
+        Ok(found) => Ok(found),
+        Err(TenantReadError::Call(error)) => Err(error),
+        Err(TenantReadError::NotFound | TenantReadError::Forbidden | TenantReadError::Unauthorized) => {
+            Ok(Err(reference.refusal(MissingReference::Account)))
+        }
     }
 }
 
@@ -171,7 +146,6 @@ fn stop(
     match error {
         TenantReadError::NotFound => LookupError::Refused(reference.refusal(missing)),
         TenantReadError::Forbidden => LookupError::Refused(reference.refusal(right)),
-        TenantReadError::Unauthorized => LookupError::Unknown,
-        TenantReadError::Call(error) => LookupError::Failed(error),
+        TenantReadError::Unauthorized | TenantReadError::Call(_) => LookupError::Unanswered(error),
     }
 }

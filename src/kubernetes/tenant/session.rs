@@ -33,7 +33,7 @@ pub enum TenantReadError {
     /// The identity may not read it.
     #[error("the reader may not read it")]
     Forbidden,
-    /// The API server does not know the identity any more.
+    /// The API server does not know the identity any more, or the hub may not act as it.
     #[error("the API server does not know the reader")]
     Unauthorized,
     /// The call failed.
