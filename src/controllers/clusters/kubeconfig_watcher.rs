@@ -155,7 +155,7 @@ impl KubeconfigWatcher {
             return Err(KubeconfigReadError::Fault(KubeconfigFault::Missing));
         }
         let body = self
-            .read(async |session| session.secret(namespace, name).await)
+            .read(|session| async move { session.secret(namespace, name).await })
             .await?;
         let validated = self.validator.validate(body, std::slice::from_ref(query)).await;
         let mut validated = validated.ok_or(KubeconfigReadError::Failed(CallError::Transport(
@@ -210,7 +210,7 @@ impl KubeconfigWatcher {
     /// not include the right to get.
     async fn is_other(&self, version: &str) -> Result<bool, KubeconfigReadError> {
         let TenantKubeconfig { namespace, name, .. } = &*self.kubeconfig;
-        let now = self.read(async |session| session.secret_version(namespace, name).await);
+        let now = self.read(|session| async move { session.secret_version(namespace, name).await });
         match now.await {
             Ok(now) => Ok(now != version),
             Err(KubeconfigReadError::Fault(KubeconfigFault::Missing)) if version.is_empty() => Ok(false),
@@ -221,13 +221,13 @@ impl KubeconfigWatcher {
     async fn open_watch(&self, version: &str) -> Result<SecretWatch, KubeconfigReadError> {
         let TenantKubeconfig { namespace, name, .. } = &*self.kubeconfig;
         let longest = self.limits.watch;
-        self.read(async |session| session.watch_secret(namespace, name, version, longest).await)
+        self.read(|session| async move { session.watch_secret(namespace, name, version, longest).await })
             .await
     }
 
-    async fn read<T>(
+    async fn read<T, R: Future<Output = Result<T, TenantReadError>>>(
         &self,
-        read: impl AsyncFn(&TenantSession) -> Result<T, TenantReadError>,
+        read: impl Fn(Arc<TenantSession>) -> R,
     ) -> Result<T, KubeconfigReadError> {
         let answer = self.sessions.read(&self.kubeconfig.identity, read).await;
         answer.map_err(no_answer)

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::pipeline::concerned::{StatusKind, StatusObject};
-use crate::plan::pipeline::object::within;
+use crate::plan::pipeline::concerned::StatusObject;
 use crate::plan::pipeline::objects::PipelineObjects;
+
+use super::kinds::KINDS;
 
 /// Statuses of a namespace that are looked at in one turn, so that other namespaces have theirs soon.
 const AT_ONCE: usize = 256;
@@ -32,22 +33,10 @@ impl NamespaceBacklog {
 
     /// Everything in a namespace is looked at.
     pub fn look_at_all(&mut self, namespace: &str, objects: &PipelineObjects) {
-        macro_rules! add {
-            ($field:ident, $kind:ident) => {
-                for (key, _) in within(&objects.$field, namespace) {
-                    self.add_status(StatusObject {
-                        kind: StatusKind::$kind,
-                        key: key.clone(),
-                    });
-                }
-            };
+        let kinds = KINDS.iter();
+        for object in kinds.flat_map(|kind| (kind.status_objects)(objects, namespace)) {
+            self.add_status(object);
         }
-        add!(releases, Release);
-        add!(components, Component);
-        add!(component_versions, ComponentVersion);
-        add!(profiles, Profile);
-        add!(release_bindings, ReleaseBinding);
-        add!(registry_bindings, RegistryBinding);
         self.look_at_leftovers(namespace);
     }
 
@@ -77,6 +66,7 @@ impl NamespaceBacklog {
 mod tests {
     use super::*;
     use crate::plan::pipeline::object::ObjectKey;
+    use crate::plan::pipeline::status::StatusKind;
 
     #[test]
     fn of_many_objects_so_many_are_looked_at_in_a_turn_and_none_is_forgotten() {

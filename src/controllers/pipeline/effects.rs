@@ -2,10 +2,11 @@
 //! bindings say of those that lost.
 
 use crate::api::pipeline::ReleaseSourceKind;
-use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusKind, StatusObject};
+use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusObject};
 use crate::plan::pipeline::decide::TargetDecision;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::resolution::LeftOutRelease;
+use crate::plan::pipeline::status::StatusKind;
 
 use super::controller::{PipelineController, SETTLE};
 use super::work::PipelineKey;

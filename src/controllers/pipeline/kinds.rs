@@ -1,65 +1,77 @@
-//! The kinds of the pipeline: where the objects of each are kept, and whom they concern.
+//! The kinds of the pipeline: for each, what differs from the others. CONTRIBUTING.md has the recipe for a new one.
 
-use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
-use serde::de::DeserializeOwned;
+use futures::stream::BoxStream;
+use kube::Client;
+use kube::runtime::watcher::Event;
 
 use crate::api::Registry;
 use crate::api::pipeline::{
     Component, ComponentVersion, HydratedTarget, HydratedTargetStatus, PipelineStatus, Profile,
     ProfileStatus, RegistryBinding, Release, ReleaseBinding, ReleaseStatus, Target, TargetStatus,
 };
-use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusKind};
-use crate::plan::pipeline::names::PipelineSpec;
-use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
+use crate::base::metrics::Metrics;
+use crate::kubernetes::object::LabelledObject;
+use crate::kubernetes::watch::{PipelineWatch, pipeline_objects};
+use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusObject};
+use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::object_map::ObjectMap;
 use crate::plan::pipeline::objects::PipelineObjects;
-use crate::plan::pipeline::sealed_status::opened;
-use crate::plan::task::status_seal::SealKey;
+use crate::plan::pipeline::profile_status::of_profile;
+use crate::plan::pipeline::reports::{self, PipelineReport};
+use crate::plan::pipeline::status::{
+    StatusInput, StatusKind, of_component, of_component_version, of_registry_binding, of_release,
+    of_release_binding,
+};
 
-/// A kind of the pipeline.
-pub(super) trait PipelineKind: Resource<DynamicType = ()> + 'static {
-    /// Its spec.
-    type Spec: DeserializeOwned + PipelineSpec<Self::Status>;
-    /// Its status.
-    type Status: DeserializeOwned + Default + PartialEq;
-    /// The plural, by which its watch is counted.
-    const PLURAL: &'static str;
+use super::kind::{KeptObject, PipelineKind};
+use super::status_write::{PendingStatus, pending_status};
+use super::store::{PipelineChange, PipelineStore, WatchScope};
 
-    /// A status that was read, of the object with this UID and creation time: where decisions rest on it, it must have the seal.
-    fn opened(key: &SealKey, uid: &str, created: Timestamp, status: Self::Status) -> Self::Status;
-
-    /// Its objects.
-    fn map(objects: &PipelineObjects) -> &ObjectMap<Self::Spec, Self::Status>;
-
-    /// The same to be changed.
-    fn map_mut(objects: &mut PipelineObjects) -> &mut ObjectMap<Self::Spec, Self::Status>;
-
-    /// Whom an object concerns.
-    fn search(key: &ObjectKey, object: &KeptObject<Self>, search: &mut ConcernSearch<'_>);
-
-    /// Whom its status alone concerns.
-    fn search_status(key: &ObjectKey, object: &KeptObject<Self>, found: &mut Concerned);
+/// What the controller does for one kind.
+pub(super) struct PipelineKindOperations {
+    pub plural: &'static str,
+    pub status_kind: Option<StatusKind>,
+    pub watch: fn(&Client, Option<&str>, &Metrics) -> BoxStream<'static, PipelineWatch<LabelledObject>>,
+    pub handle_event: fn(&mut PipelineStore, &WatchScope, Event<LabelledObject>) -> PipelineChange,
+    /// The objects of a namespace whose statuses are decided with it.
+    pub status_objects: fn(&PipelineObjects, &str) -> Vec<StatusObject>,
+    pub pending_status: fn(&ObjectKey, &StatusInput<'_>) -> Option<PendingStatus>,
 }
 
-/// An object of a kind as it is kept.
-pub(super) type KeptObject<K> = PipelineObject<<K as PipelineKind>::Spec, <K as PipelineKind>::Status>;
+impl PipelineKindOperations {
+    const fn of<K: PipelineKind>() -> Self {
+        Self {
+            plural: K::PLURAL,
+            status_kind: K::STATUS_KIND,
+            watch: |client, namespace, metrics| pipeline_objects::<K>(client, namespace, metrics, K::PLURAL),
+            handle_event: PipelineStore::handle_event::<K>,
+            status_objects: |objects, namespace| {
+                let Some(kind) = K::STATUS_KIND else {
+                    return Vec::new();
+                };
+                let keys = within(K::map(objects), namespace).map(|(key, _)| key.clone());
+                keys.map(|key| StatusObject { kind, key }).collect()
+            },
+            pending_status: pending_status::<K>,
+        }
+    }
+}
 
+/// Each kind with the field of its objects, its plural, its status, whom an object concerns, and what becomes of a status: whose `own`
+/// it is, or which function decides about it (`status`) and which tells of a change (`report`).
 macro_rules! kinds {
     ($(
-        $kind:ident, $field:ident, $plural:literal, $status:ty, $opened:expr,
-        |$search:ident, $key:ident, $object:ident| $searched:expr,
-        |$found:ident, $of:ident, $its:ident| $said:expr;
+        $kind:ident, $field:ident, $plural:literal, $status:ty,
+        |$search:ident, $key:ident, $object:ident| $searched:expr
+        $(, own |$found:ident, $of:ident, $its:ident| $said:expr)?
+        $(, status $decided:path $(, report $report:path)?)?;
     )+) => {
         $(impl PipelineKind for $kind {
             type Spec = <$kind as kube::core::object::HasSpec>::Spec;
             type Status = $status;
+            const KIND: &'static str = stringify!($kind);
             const PLURAL: &'static str = $plural;
-
-            fn opened(key: &SealKey, uid: &str, created: Timestamp, status: $status) -> $status {
-                let opened: fn(&SealKey, &str, Timestamp, $status) -> $status = $opened;
-                opened(key, uid, created, status)
-            }
+            const STATUS_RESOURCE: &'static str = concat!($plural, "/status");
 
             fn map(objects: &PipelineObjects) -> &ObjectMap<Self::Spec, Self::Status> {
                 &objects.$field
@@ -73,45 +85,52 @@ macro_rules! kinds {
                 $searched
             }
 
-            fn search_status($of: &ObjectKey, $its: &KeptObject<Self>, $found: &mut Concerned) {
+            $(fn search_status($of: &ObjectKey, $its: &KeptObject<Self>, $found: &mut Concerned) {
                 $said
-            }
+            })?
+
+            $(
+                const STATUS_KIND: Option<StatusKind> = Some(StatusKind::$kind);
+
+                fn status<'o>(
+                    key: &'o ObjectKey,
+                    object: &'o KeptObject<Self>,
+                    input: &StatusInput<'o>,
+                ) -> Option<$status> {
+                    $decided(key, object, input)
+                }
+
+                $(fn report(old: &$status, new: &$status) -> Option<PipelineReport> {
+                    $report(old, new)
+                })?
+            )?
         })+
 
+        /// All kinds.
+        pub(super) const KINDS: &[PipelineKindOperations] = &[$(PipelineKindOperations::of::<$kind>()),+];
     };
 }
 
-/// A status on which no decision rests.
-fn unsealed<T>(_key: &SealKey, _uid: &str, _created: Timestamp, status: T) -> T {
-    status
-}
-
 kinds! {
-    Target, targets, "targets", TargetStatus, opened,
-        |search, key, object| search.target(key, object),
-        |found, key, _object| found.own(key.clone());
-    Release, releases, "releases", ReleaseStatus, unsealed,
-        |search, key, _object| search.release(key),
-        |found, key, _object| found.status(StatusKind::Release, key);
-    Component, components, "components", PipelineStatus, unsealed,
-        |search, key, _object| search.component(key),
-        |found, key, _object| found.status(StatusKind::Component, key);
-    ComponentVersion, component_versions, "componentversions", PipelineStatus, unsealed,
+    Target, targets, "targets", TargetStatus, |search, key, object| search.target(key, object),
+        own |found, key, _object| found.own(key.clone());
+    Release, releases, "releases", ReleaseStatus, |search, key, _object| search.release(key),
+        status of_release;
+    Component, components, "components", PipelineStatus, |search, key, _object| search.component(key),
+        status of_component;
+    ComponentVersion, component_versions, "componentversions", PipelineStatus,
         |search, key, _object| search.component_version(key),
-        |found, key, _object| found.status(StatusKind::ComponentVersion, key);
-    Profile, profiles, "profiles", ProfileStatus, unsealed,
-        |search, key, object| search.profile(key, object),
-        |found, key, _object| found.status(StatusKind::Profile, key);
-    ReleaseBinding, release_bindings, "releasebindings", PipelineStatus, unsealed,
+        status of_component_version;
+    Profile, profiles, "profiles", ProfileStatus, |search, key, object| search.profile(key, object),
+        status of_profile, report reports::of_profile;
+    ReleaseBinding, release_bindings, "releasebindings", PipelineStatus,
         |search, key, object| search.release_binding(key, object),
-        |found, key, _object| found.status(StatusKind::ReleaseBinding, key);
-    RegistryBinding, registry_bindings, "registrybindings", PipelineStatus, unsealed,
+        status of_release_binding;
+    RegistryBinding, registry_bindings, "registrybindings", PipelineStatus,
         |search, key, object| search.registry_binding(key, object),
-        |found, key, _object| found.status(StatusKind::RegistryBinding, key);
-    HydratedTarget, hydrated_targets, "hydratedtargets", HydratedTargetStatus, opened,
+        status of_registry_binding;
+    HydratedTarget, hydrated_targets, "hydratedtargets", HydratedTargetStatus,
         |search, key, object| search.version(key, object),
-        |found, key, object| found.own_of_version(key, object);
-    Registry, registries, "registries", (), unsealed,
-        |search, key, _object| search.registry(key),
-        |_found, _key, _object| ();
+        own |found, key, object| found.own_of_version(key, object);
+    Registry, registries, "registries", (), |search, key, _object| search.registry(key);
 }

@@ -1,35 +1,30 @@
 //! The statuses of a namespace's Releases, Profiles and bindings, the shared tasks that no Target needs any more, and versions whose
 //! Target is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::api::pipeline::HydratedTargetStatus;
+use crate::api::pipeline::{HydratedTarget, HydratedTargetStatus};
 use crate::kubernetes::apply::CallError;
-use crate::plan::pipeline::concerned::{StatusKind, StatusObject};
+use crate::plan::pipeline::concerned::StatusObject;
 use crate::plan::pipeline::decide::{NeededTasks, SeenObject};
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::kept_tasks::named_by_no_version;
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
-use crate::plan::pipeline::profile_status::of_profile;
 use crate::plan::pipeline::prune::{OrphanedVersions, Retirement, is_pruned, retire};
-use crate::plan::pipeline::reports::{self, PipelineReport};
-use crate::plan::pipeline::status::{
-    StatusInput, of_component, of_component_version, of_registry_binding, of_release, of_release_binding,
-};
+use crate::plan::pipeline::status::StatusInput;
 use crate::plan::pipeline::task::base_name;
 use crate::plan::platform::catalog::Catalog;
 
-use super::status_write::NamespaceStatusWrite;
+use super::kinds::KINDS;
+use super::status_write::PendingStatus;
 use super::work::WorkOutcome;
 use super::writes::{PipelineWriter, Written};
 
 /// Work for one namespace.
 #[derive(Default)]
 pub(super) struct NamespaceWork {
-    statuses: Vec<NamespaceStatusWrite>,
-    /// Events of Profiles, once their statuses are written.
-    reports: BTreeMap<ObjectKey, PipelineReport>,
+    statuses: Vec<PendingStatus>,
     old_tasks: Vec<SeenObject>,
     old_versions: Vec<SeenObject>,
     records: Vec<(SeenObject, HydratedTargetStatus)>,
@@ -45,11 +40,11 @@ impl NamespaceWork {
         catalog: &Catalog,
     ) -> Option<Self> {
         let mut work = Self::default();
-        for object in statuses {
-            let write = changed(object, input);
-            let report = write.as_ref().and_then(|write| report(write, input.objects));
-            work.statuses.extend(write);
-            work.reports.extend(report);
+        for StatusObject { kind, key } in statuses {
+            let mut known = KINDS.iter();
+            let operations = known.find(|known| known.status_kind == Some(*kind));
+            let pending = operations.and_then(|operations| (operations.pending_status)(key, input));
+            work.statuses.extend(pending);
         }
         if let Some(leftovers) = leftovers {
             work.sweep(leftovers, input, catalog);
@@ -89,19 +84,15 @@ impl NamespaceWork {
         }
     }
 
-    async fn write(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
-        for status in &self.statuses {
-            let version = status.send(&writer.client).await?;
-            written.push(Written::NamespaceStatus(status.clone(), version));
-            if let NamespaceStatusWrite::Profile(seen, _) = status
-                && let Some(report) = self.reports.get(&seen.0)
-            {
-                writer.record("Profile", seen, report);
-            }
+    async fn write(self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+        for write in self.statuses {
+            write(writer, written).await?;
         }
         writer.delete_tasks(&self.old_tasks, written).await?;
-        for record in &self.records {
-            writer.write_version(record, written).await?;
+        for (seen, status) in &self.records {
+            writer
+                .write_status::<HydratedTarget>(seen, status, written)
+                .await?;
         }
         writer.delete_versions(&self.old_versions, written).await
     }
@@ -114,30 +105,6 @@ pub(super) struct Leftovers<'o> {
     pub orphans: OrphanedVersions<'o>,
 }
 
-/// The status that an object should have, where it has another.
-fn changed(
-    StatusObject { kind, key }: &StatusObject,
-    input: &StatusInput<'_>,
-) -> Option<NamespaceStatusWrite> {
-    let objects = input.objects;
-    macro_rules! changed {
-        ($field:ident, $of:ident, $variant:ident) => {{
-            let (key, object) = objects.$field.get_key_value(key)?;
-            let status = $of(key, object, input)?;
-            let seen = (key.clone(), object.uid.clone());
-            (status != object.status).then(|| NamespaceStatusWrite::$variant(seen, status))
-        }};
-    }
-    match kind {
-        StatusKind::Release => changed!(releases, of_release, Release),
-        StatusKind::Profile => changed!(profiles, of_profile, Profile),
-        StatusKind::ReleaseBinding => changed!(release_bindings, of_release_binding, ReleaseBinding),
-        StatusKind::RegistryBinding => changed!(registry_bindings, of_registry_binding, RegistryBinding),
-        StatusKind::Component => changed!(components, of_component, Component),
-        StatusKind::ComponentVersion => changed!(component_versions, of_component_version, ComponentVersion),
-    }
-}
-
 /// The ServiceAccount of the Target of a version, where that is still there.
 fn account<'o>(version: &StoredVersion, key: &ObjectKey, objects: &'o PipelineObjects) -> Option<&'o str> {
     let spec = version.spec.as_ref()?;
@@ -146,15 +113,6 @@ fn account<'o>(version: &StoredVersion, key: &ObjectKey, objects: &'o PipelineOb
         .get(&ObjectKey::new(&key.namespace, &spec.target_name))?;
     let target = target.spec.as_ref().filter(|_| target.uid == spec.target_uid)?;
     target.service_account_name.as_deref()
-}
-
-/// The event of a Profile whose status changes.
-fn report(write: &NamespaceStatusWrite, objects: &PipelineObjects) -> Option<(ObjectKey, PipelineReport)> {
-    let NamespaceStatusWrite::Profile((key, _), status) = write else {
-        return None;
-    };
-    let report = reports::of_profile(&objects.profiles.get(key)?.status, status)?;
-    Some((key.clone(), report))
 }
 
 /// Shared tasks that no Target needs, and whose chart no version names. Of a Target whose `needs` are not known each may be needed.

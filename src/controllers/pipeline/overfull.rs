@@ -4,7 +4,6 @@
 //! objects are kept decides nothing. Once something there is gone, the hub lists everything anew, and knows the namespace again if all of
 //! it fits.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -14,7 +13,7 @@ use crate::plan::pipeline::object_map::NamesOthers as _;
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::queue::backoff::Backoff;
 
-use super::kinds::PipelineKind;
+use super::kind::PipelineKind;
 
 /// The kinds of which the hub always holds every object: it makes them itself, within bounds of their own.
 const OWN_KINDS: [&str; 1] = ["hydratedtargets"];
@@ -87,12 +86,7 @@ impl OverfullNamespaces {
             }
             return true;
         }
-        let kind = match K::kind(&()) {
-            Cow::Borrowed(kind) => kind,
-            Cow::Owned(_) => K::PLURAL,
-        };
-        let refused = (kind, key.clone(), object.uid.clone());
-        self.refuse(K::PLURAL, refused);
+        self.refuse(K::PLURAL, (K::KIND, key.clone(), object.uid.clone()));
         let is_kept = K::PLURAL == TARGETS && object.deleting && object.finalizers.hub_index.is_some();
         if is_kept {
             (object.spec, object.status) = (None, K::Status::default());

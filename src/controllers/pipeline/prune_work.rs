@@ -3,12 +3,12 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::Reason;
-use crate::api::pipeline::{HydratedTargetStatus, PruneFailure};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetStatus, PruneFailure};
 use crate::controllers::prune::{PruneError, Pruner};
 use crate::kubernetes::apply::CallError;
-use crate::kubernetes::events::{EventMessage, EventSubject};
 use crate::plan::pipeline::decide::SeenObject;
 use crate::plan::pipeline::prune::{GivenUp, PruneStep, after_failure};
+use crate::plan::pipeline::reports::PipelineReport;
 
 use super::work::WorkOutcome;
 use super::writes::{PipelineWriter, Written};
@@ -91,7 +91,7 @@ impl PruneWork {
         };
         tools
             .writer
-            .write_version(&(self.seen.clone(), status), written)
+            .write_status::<HydratedTarget>(&self.seen, &status, written)
             .await
     }
 
@@ -102,7 +102,7 @@ impl PruneWork {
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         self.delete(tools, written).await?;
-        let (key, uid) = &self.seen;
+        let (key, _) = &self.seen;
         let why = why.explained();
         tracing::warn!(
             namespace = key.namespace,
@@ -111,15 +111,15 @@ impl PruneWork {
             why,
             "the charts of a version that is not kept were left in their registry"
         );
-        tools.writer.events.record(EventMessage {
-            subject: EventSubject::Pipeline("HydratedTarget", key.clone(), uid.clone()),
+        let report = PipelineReport {
             is_warning: true,
             reason: Reason::PruneGivenUp,
             note: format!(
                 "charts of version {} of the Target {} were left in their registry, because {why}; delete them there, or leave them",
                 self.version, self.target
             ),
-        });
+        };
+        tools.writer.record("HydratedTarget", &self.seen, &report);
         Ok(())
     }
 }

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 
 use crate::plan::pipeline::chart_cache::ChartCache;
-use crate::plan::pipeline::concerned::{Concerned, StatusKind};
+use crate::plan::pipeline::concerned::Concerned;
 use crate::plan::pipeline::decide::TargetDecision;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::rollout::{RolloutChanges, RolloutIndex, RolloutInput, VersionsInMaking};
+use crate::plan::pipeline::status::StatusKind;
 use crate::plan::platform::catalog::Catalog;
 
 /// The rollouts, and what the controller alone knows of them.

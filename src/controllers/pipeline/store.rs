@@ -15,12 +15,13 @@ use crate::plan::pipeline::names::PipelineSpec;
 use crate::plan::pipeline::object::{ObjectDifference, ObjectKey};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
+use crate::plan::pipeline::sealed_status::opened;
 use crate::plan::pipeline::shared_parts::SharedParts;
 use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::relist::ShownKeys;
 use crate::plan::task::status_seal::SealKey;
 
-use super::kinds::{KeptObject, PipelineKind};
+use super::kind::{KeptObject, PipelineKind};
 use super::overfull::OverfullNamespaces;
 use super::recent_deletions::RecentDeletions;
 
@@ -156,7 +157,7 @@ impl PipelineStore {
             return PipelineChange::Nothing;
         };
         let status = std::mem::take(&mut object.status);
-        object.status = K::opened(&self.seal_key, &object.uid, object.created, status);
+        object.status = opened(&self.seal_key, &object.uid, object.created, status);
         K::Spec::share(&mut object, &mut self.parts);
         self.shown.add(scope, &key);
         let known = K::map(&self.objects).get(&key);

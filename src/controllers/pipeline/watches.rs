@@ -13,7 +13,7 @@ use crate::kubernetes::object::{LabelledObject, SlimObject};
 use crate::kubernetes::watch::{PipelineWatch, pipeline_objects, pipeline_tasks};
 use crate::plan::pipeline::references::{CATALOG_KINDS, ReferenceRules};
 
-use super::operations::{KINDS, PipelineKindOperations};
+use super::kinds::{KINDS, PipelineKindOperations};
 use super::store::{GRANTS, TASKS, WatchScope};
 
 /// What a watch shows.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use crate::api::RenderTask;
 use crate::api::conditions::{ConditionType, Reason, has_reason};
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, TargetStatus};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, Target, TargetStatus};
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
-use crate::kubernetes::events::{EventMessage, EventSubject};
-use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, NewTask, TargetDecision};
+use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, NewTask, SeenObject, TargetDecision};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::reports::{self, PipelineReport};
@@ -151,7 +150,7 @@ impl TargetWork {
     /// Makes the version, and then tasks: a version is there before it is used.
     async fn create(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
         if self.decision.finalizer == FinalizerChange::Add {
-            let version = writer.client.add_target_finalizer(&self.target).await?;
+            let version = writer.client.patch_target_finalizer(&self.target, true).await?;
             let (key, finalizers) = (self.target.key.clone(), self.target.finalizers.with_own());
             written.push(Written::TargetFinalizers(key, finalizers, version));
         }
@@ -166,18 +165,22 @@ impl TargetWork {
 
     /// Writes statuses, and deletes what is not needed any more.
     async fn update(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
-        if let Some(pushed) = &self.decision.version_status {
-            writer.write_version(pushed, written).await?;
+        if let Some((seen, status)) = &self.decision.version_status {
+            writer
+                .write_status::<HydratedTarget>(seen, status, written)
+                .await?;
             self.record(writer, self.reports[0].as_ref());
         }
         if self.has_new_status {
             writer
-                .write_target(&self.target, &self.decision.status, written)
+                .write_status::<Target>(&self.seen(), &self.decision.status, written)
                 .await?;
             self.record(writer, self.reports[1].as_ref());
         }
-        for record in &self.decision.records {
-            writer.write_version(record, written).await?;
+        for (seen, status) in &self.decision.records {
+            writer
+                .write_status::<HydratedTarget>(seen, status, written)
+                .await?;
         }
         writer.delete_tasks(&self.decision.old_tasks, written).await?;
         writer
@@ -189,9 +192,12 @@ impl TargetWork {
     /// Records an event about the Target.
     fn record(&self, writer: &PipelineWriter, report: Option<&PipelineReport>) {
         if let Some(report) = report {
-            let seen = (self.target.key.clone(), self.target.uid.clone());
-            writer.record("Target", &seen, report);
+            writer.record("Target", &self.seen(), report);
         }
+    }
+
+    fn seen(&self) -> SeenObject {
+        (self.target.key.clone(), self.target.uid.clone())
     }
 
     /// Lets a Target go that is being deleted.
@@ -201,7 +207,7 @@ impl TargetWork {
             FinalizerChange::Remove => false,
             FinalizerChange::Force => true,
         };
-        let version = writer.client.remove_target_finalizer(&self.target).await?;
+        let version = writer.client.patch_target_finalizer(&self.target, false).await?;
         let finalizers = self.target.finalizers.without_own();
         let key = &self.target.key;
         written.push(Written::TargetFinalizers(key.clone(), finalizers, version));
@@ -212,12 +218,15 @@ impl TargetWork {
             "a Target was let go"
         );
         if is_forced {
-            writer.events.record(EventMessage {
-                subject: EventSubject::Pipeline("Target", key.clone(), self.target.uid.clone()),
-                is_warning: true,
-                reason: Reason::TeardownForced,
-                note: FORCED.to_owned(),
-            });
+            let (reason, note) = (Reason::TeardownForced, FORCED.to_owned());
+            self.record(
+                writer,
+                Some(&PipelineReport {
+                    is_warning: true,
+                    reason,
+                    note,
+                }),
+            );
         }
         Ok(())
     }

@@ -2,33 +2,47 @@
 
 use std::sync::Arc;
 
-use kube::Resource;
-
 use crate::api::RenderTask;
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, HydratedTargetStatus, Target, TargetStatus};
-use crate::kubernetes::apply::{CallError, HubClient, SeenTarget, StatusWrite};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec};
+use crate::kubernetes::apply::{CallError, HubClient, StatusWrite};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
 use crate::plan::pipeline::decide::NewTask;
 use crate::plan::pipeline::decide::SeenObject;
+use crate::plan::pipeline::names::PipelineSpec as _;
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::reports::PipelineReport;
-use crate::plan::pipeline::sealed_status::{SealedStatus, sealed};
+use crate::plan::pipeline::sealed_status::sealed;
+use crate::plan::pipeline::shared_parts::SharedParts;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::status_seal::SealKey;
 
-use super::status_write::NamespaceStatusWrite;
+use super::kind::PipelineKind;
+
+/// Puts a status where it belongs.
+pub(super) type PutStatus = Box<dyn FnOnce(&mut PipelineObjects, &mut SharedParts) + Send>;
 
 /// What was written, so that the store has it before the watch shows it.
-#[derive(Debug)]
 pub(super) enum Written {
     Task(ObjectKey, String, Arc<NewTask>),
     Version(ObjectKey, String, Box<HydratedTargetSpec>),
-    TargetStatus(ObjectKey, Box<TargetStatus>, Option<u64>),
     TargetFinalizers(ObjectKey, FinalizerSummary, Option<u64>),
-    VersionStatus(ObjectKey, Box<HydratedTargetStatus>, Option<u64>),
+    Status(PutStatus),
     TaskGone(ObjectKey),
     VersionGone(ObjectKey),
-    NamespaceStatus(NamespaceStatusWrite, Option<u64>),
+}
+
+impl Written {
+    /// The status of an object of a kind, with the version that the write made.
+    pub fn status<K: PipelineKind>((key, uid): SeenObject, status: K::Status, version: Option<u64>) -> Self {
+        Self::Status(Box::new(move |objects, parts| {
+            let known = K::map_mut(objects).get_mut(&key);
+            if let Some(mut object) = known.filter(|known| known.uid == uid) {
+                object.take_in(version, |object| object.status = status);
+                K::Spec::share(&mut object, parts);
+            }
+        }))
+    }
 }
 
 /// Makes the writes of one worker.
@@ -40,48 +54,26 @@ pub(super) struct PipelineWriter {
 }
 
 impl PipelineWriter {
-    /// Writes the status of a Target.
-    pub async fn write_target(
+    /// Writes a status, with its seal if it has one, to the object that was seen and to no other of the name.
+    pub async fn write_status<K: PipelineKind>(
         &self,
-        target: &SeenTarget,
-        status: &TargetStatus,
+        seen: &SeenObject,
+        status: &K::Status,
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
-        let seen = (target.key.clone(), target.uid.clone());
-        let version = self
-            .write_status::<Target, _>("targets/status", &seen, status)
-            .await?;
-        let status = Box::new(status.clone());
-        written.push(Written::TargetStatus(seen.0, status, version));
+        let (key, uid) = seen;
+        let sealed = &sealed(&self.seal_key, uid, status);
+        let write = StatusWrite {
+            key,
+            uid,
+            status: sealed,
+        };
+        let writing = self
+            .client
+            .write_pipeline_status::<K, _>(K::STATUS_RESOURCE, write);
+        let version = writing.await?;
+        written.push(Written::status::<K>(seen.clone(), status.clone(), version));
         Ok(())
-    }
-
-    /// Writes the status of a version, if it is still the one that was seen.
-    pub async fn write_version(
-        &self,
-        (seen, status): &(SeenObject, HydratedTargetStatus),
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
-        let resource = "hydratedtargets/status";
-        let version = self
-            .write_status::<HydratedTarget, _>(resource, seen, status)
-            .await?;
-        let status = Box::new(status.clone());
-        written.push(Written::VersionStatus(seen.0.clone(), status, version));
-        Ok(())
-    }
-
-    /// Writes a status with its seal; returns the new resource version.
-    async fn write_status<K: Resource<DynamicType = ()>, T: SealedStatus + Sync>(
-        &self,
-        resource: &'static str,
-        (key, uid): &SeenObject,
-        status: &T,
-    ) -> Result<Option<u64>, CallError> {
-        let status = &sealed(&self.seal_key, uid, status);
-        self.client
-            .write_pipeline_status::<K, _>(resource, StatusWrite { key, uid, status })
-            .await
     }
 
     /// Deletes tasks, each if it is still the one that was seen.

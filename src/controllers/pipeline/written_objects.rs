@@ -4,10 +4,8 @@ use crate::api::labels::{PIPELINE_BOOTSTRAP, pipeline_labels};
 use crate::api::pipeline::HydratedTargetSpec;
 use crate::plan::pipeline::concerned::Concerned;
 use crate::plan::pipeline::decide::NewTask;
-use crate::plan::pipeline::names::PipelineSpec;
+use crate::plan::pipeline::names::PipelineSpec as _;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
-use crate::plan::pipeline::object_map::ObjectMap;
-use crate::plan::pipeline::shared_parts::SharedParts;
 use crate::plan::pipeline::task_state::PipelineTask;
 
 use super::store::PipelineStore;
@@ -28,23 +26,12 @@ impl PipelineStore {
                     objects.hydrated_targets.insert(key, version);
                 }
             }
-            Written::TargetStatus(key, status, version) => {
-                put_status(&mut objects.targets, &mut self.parts, &key, *status, version);
-            }
             Written::TargetFinalizers(key, finalizers, version) => {
                 if let Some(mut target) = objects.targets.get_mut(&key) {
                     target.take_in(version, |target| target.finalizers = finalizers);
                 }
             }
-            Written::VersionStatus(key, status, version) => {
-                put_status(
-                    &mut objects.hydrated_targets,
-                    &mut self.parts,
-                    &key,
-                    *status,
-                    version,
-                );
-            }
+            Written::Status(put) => put(objects, &mut self.parts),
             // They go when a watch shows it: a finalizer may keep them, and their name, for a while.
             Written::TaskGone(key) => return self.take_in_deletion(&key),
             Written::VersionGone(key) => {
@@ -52,7 +39,6 @@ impl PipelineStore {
                     version.deleting = true;
                 }
             }
-            Written::NamespaceStatus(write, version) => write.take_in(objects, version),
         }
         Concerned::default()
     }
@@ -73,19 +59,6 @@ impl PipelineStore {
     }
 }
 
-fn put_status<S: PipelineSpec<T>, T>(
-    map: &mut ObjectMap<S, T>,
-    parts: &mut SharedParts,
-    key: &ObjectKey,
-    status: T,
-    version: Option<u64>,
-) {
-    if let Some(mut object) = map.get_mut(key) {
-        object.take_in(version, |object| object.status = status);
-        S::share(&mut object, parts);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -96,7 +69,7 @@ mod tests {
 
     use super::super::store::{PipelineChange, TASKS, WatchScope};
     use super::*;
-    use crate::api::pipeline::HydratedTarget;
+    use crate::api::pipeline::{HydratedTarget, Target, TargetStatus};
     use crate::plan::pipeline::references::ReferenceRules;
     use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
 
@@ -152,6 +125,36 @@ mod tests {
             }
             store.take_in(written);
             assert_eq!(store.objects.tasks.is_empty(), is_deleted);
+        }
+    }
+
+    /// Another Target of the name has none of what was said of the first, though the API server gives no version for one that is gone.
+    #[test]
+    fn a_status_is_taken_in_for_the_object_that_it_was_written_to_and_no_other() {
+        for (uid, version, is_taken) in [
+            ("uid", Some(2), true),
+            ("uid", None, true),
+            ("other", None, false),
+        ] {
+            let mut store = store();
+            let spec = json!({"renderRegistryRef": {"name": "main"}});
+            store.handle_event::<Target>(&scope("targets"), Event::Apply(watched(&spec)));
+            let (key, status) = (ObjectKey::new("team", "made"), TargetStatus::default());
+            let status = TargetStatus {
+                bootstrap_version: Some(7),
+                ..status
+            };
+            store.take_in(Written::status::<Target>(
+                (key.clone(), uid.to_owned()),
+                status,
+                version,
+            ));
+            let known = store.objects.targets.get(&key).unwrap();
+            assert_eq!(
+                known.status.bootstrap_version,
+                is_taken.then_some(7),
+                "{uid} {version:?}"
+            );
         }
     }
 

@@ -8,7 +8,6 @@ use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::api::RenderTaskStatus;
@@ -22,13 +21,13 @@ use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::model::{Task, TaskId, TaskRevision};
 use crate::plan::task::path::TaskPath;
 
-use super::error::{CallError, done, found};
+use super::error::{CallError, done, found, in_place};
 use super::objects::TaskObjectClient;
 use super::response::{WriteResponse, delete, manager};
 use super::secret::SecretBody;
 use super::transport::{HubTransport, ResponseLimit};
 use super::transport_stage::TransportStage;
-use super::write_request::{json_patch, status_patch};
+use super::write_request::{finalizer_patch, json_patch, status_patch};
 
 /// Whole tasks that are read at a time: each comes with all of its metadata, of which hardly anything is kept.
 const READS: usize = 4;
@@ -83,12 +82,7 @@ impl HubClient {
     /// # Errors
     /// [`CallError::Conflict`] when the task changed since it was read.
     pub async fn add_finalizer(&self, task: &Task) -> Result<(String, FinalizerSummary), CallError> {
-        let change = if task.finalizers.count == 0 {
-            json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]})
-        } else {
-            json!({"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER})
-        };
-        self.patch_finalizers(task, vec![change]).await
+        self.patch_finalizer(task, true).await
     }
 
     /// Takes the hub's finalizer off a task; what finalizers there are then. A task that is gone has none.
@@ -96,38 +90,24 @@ impl HubClient {
     /// # Errors
     /// [`CallError::Conflict`] when the task changed since it was read.
     pub async fn remove_finalizer(&self, task: &Task) -> Result<FinalizerSummary, CallError> {
-        let Some(place) = task.finalizers.hub_index else {
-            return Ok(task.finalizers);
-        };
-        let path = format!("/metadata/finalizers/{place}");
-        let changes = vec![
-            json!({"op": "test", "path": path, "value": FINALIZER}),
-            json!({"op": "remove", "path": path}),
-        ];
-        let left = found(self.patch_finalizers(task, changes).await)?;
+        let left = found(self.patch_finalizer(task, false).await)?;
         Ok(left.map(|(_, left)| left).unwrap_or_default())
     }
 
-    /// Changes one finalizer and sends none of the others, of which there may be 1.4 MB.
-    async fn patch_finalizers(
+    async fn patch_finalizer(
         &self,
         task: &Task,
-        changes: Vec<Value>,
+        is_wanted: bool,
     ) -> Result<(String, FinalizerSummary), CallError> {
-        let as_read = [
-            json!({"op": "replace", "path": "/metadata/uid", "value": task.id.uid.as_str()}),
-            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": task.resource_version}),
-        ];
-        let operations: Vec<Value> = as_read.into_iter().chain(changes).collect();
-        let request = json_patch(&tasks(&task.id)?, None, &task.id.name, &manager(), &operations);
-        let answer: Result<WriteResponse, _> =
-            self.objects.write("patch", resource(task.id.kind), request).await;
-        match answer {
-            Ok(WriteResponse { metadata }) => Ok((metadata.resource_version, metadata.finalizers)),
-            // What is named by its place is somewhere else by now.
-            Err(CallError::Invalid) => Err(CallError::Conflict),
-            Err(error) => Err(error),
-        }
+        let (id, version) = (&task.id, task.resource_version.as_str());
+        let seen = (id.uid.as_str(), version, task.finalizers);
+        let Some(operations) = finalizer_patch(FINALIZER, seen, is_wanted) else {
+            return Ok((version.to_owned(), task.finalizers));
+        };
+        let request = json_patch(&tasks(id)?, None, &id.name, &manager(), &operations);
+        let answer: Result<WriteResponse, _> = self.objects.write("patch", resource(id.kind), request).await;
+        let metadata = in_place(answer)?.metadata;
+        Ok((metadata.resource_version, metadata.finalizers))
     }
 
     /// Reads a task; `None` when it does not exist or another one has its name.
@@ -183,12 +163,7 @@ impl HubClient {
     /// # Errors
     /// It cannot be read.
     pub async fn get_secret(&self, name: &str) -> Result<Option<ZeroizedSecret>, CallError> {
-        let request = self.objects.own::<Secret>().get(name, &GetParams::default());
-        let answer = self
-            .objects
-            .exchange("get", "secrets", request, ResponseLimit::Object)
-            .await;
-        let body = found(answer.map(|body| SecretBody::new(body.into())))?;
+        let body = self.get_secret_body(self.objects.namespace(), name).await?;
         body.map(|body| body.whole().ok_or(CallError::Transport(TransportStage::Decode)))
             .transpose()
     }
@@ -257,6 +232,7 @@ mod tests {
 
     use bytes::Bytes;
     use futures::future::{BoxFuture, join_all};
+    use serde_json::json;
     use tokio::time::{Instant, sleep};
 
     use super::*;

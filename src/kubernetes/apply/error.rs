@@ -183,6 +183,14 @@ pub(super) fn gone<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
     }
 }
 
+/// The answer to a change of something that is named by its place, which is invalid where it is somewhere else by now.
+pub(super) fn in_place<T>(answer: Result<T, CallError>) -> Result<T, CallError> {
+    answer.map_err(|error| match error {
+        CallError::Invalid => CallError::Conflict,
+        error => error,
+    })
+}
+
 pub(super) fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(object) => Ok(Some(object)),

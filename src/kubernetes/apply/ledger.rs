@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{GetParams, ObjectMeta, Patch, PostParams};
+use kube::api::{GetParams, ObjectMeta, Patch};
 use serde_json::json;
 
-use crate::api::labels::{FIELD_MANAGER, MANAGED_BY, MANAGED_BY_VALUE};
+use crate::api::labels::{MANAGED_BY, MANAGED_BY_VALUE};
 use crate::plan::remote::ledger::{AdmittedChanges, LedgerBudget, LedgerChanges};
 
 use super::client::{CachedLedger, HubClient};
 use super::error::{CallError, found};
-use super::response::{WriteResponse, manager};
+use super::response::{WriteResponse, create, manager};
 use super::transport_stage::TransportStage;
 
 /// Writes that are tried where others write at the same time.
@@ -108,11 +108,7 @@ impl HubClient {
             ..ConfigMap::default()
         };
         let body = serde_json::to_vec(&map).map_err(|_| CallError::Transport(TransportStage::Internal))?;
-        let parameters = PostParams {
-            dry_run: false,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-        };
-        let request = self.objects.own::<ConfigMap>().create(&parameters, body);
+        let request = self.objects.own::<ConfigMap>().create(&create(false), body);
         let answer: WriteResponse = self.objects.write("create", "configmaps", request).await?;
         Ok(answer.metadata.resource_version)
     }

@@ -19,14 +19,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::labels::{FIELD_MANAGER, HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
+use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
 use crate::api::names::{HubId, TaskUid};
 use crate::base::metrics::Metrics;
 use crate::plan::task::CreatePermission;
 
 use super::error::{CallError, CreateError, found, gone};
 use super::get::{FetchedJob, LeanJob, LeanObject, LeanPods, PODS};
-use super::response::{delete, manager};
+use super::response::{create, delete, manager};
 use super::transport::{ApiTransport, ResponseLimit, log_call};
 use super::transport_stage::TransportStage;
 use super::write_request::lean_write;
@@ -117,11 +117,7 @@ impl TaskObjectClient {
         K: Resource<DynamicType = ()> + serde::Serialize,
     {
         let body = serde_json::to_vec(object).map_err(|_| CallError::Transport(TransportStage::Internal))?;
-        let parameters = PostParams {
-            dry_run,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-        };
-        let request = lean_write(self.own::<K>().create(&parameters, body));
+        let request = lean_write(self.own::<K>().create(&create(dry_run), body));
         let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout.into()));

@@ -3,23 +3,23 @@
 use http::Request as HttpRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::core::Request;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::api::labels::{FIELD_MANAGER, GROUP, TARGET_FINALIZER, TARGET_SEAL, VERSION, pipeline_labels};
+use crate::api::labels::{GROUP, TARGET_FINALIZER, TARGET_SEAL, VERSION, pipeline_labels};
 use crate::api::pipeline::Target;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 use super::client::HubClient;
-use super::error::{CallError, done, found};
+use super::error::{CallError, done, found, in_place};
 use super::get::LeanObject;
-use super::response::{WriteResponse, delete, manager};
+use super::response::{WriteResponse, create, delete, manager};
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
-use super::write_request::{json_patch, status_patch};
+use super::write_request::{finalizer_patch, json_patch, status_patch};
 
 /// An object to be made.
 #[derive(Clone, Debug)]
@@ -113,11 +113,7 @@ impl HubClient {
         let path = K::url_path(&(), Some(&new.key.namespace));
         let body = new.body::<K>();
         let body = body.map_err(|_| CallError::Transport(TransportStage::Internal))?;
-        let parameters = PostParams {
-            dry_run: false,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-        };
-        let request = Request::new(path).create(&parameters, body);
+        let request = Request::new(path).create(&create(false), body);
         let made: LeanObject = self.objects.write("create", resource, request).await?;
         let uid = made.metadata.read().0.uid;
         uid.ok_or(CallError::Transport(TransportStage::Decode))
@@ -140,54 +136,23 @@ impl HubClient {
         done(answer.await)
     }
 
-    /// Puts the hub's finalizer on a Target; the new resource version, or `None` where the Target is gone.
+    /// Puts the hub's finalizer on a Target, or takes it off; the new resource version, or `None` where the Target is gone.
     ///
     /// # Errors
     /// [`CallError::Conflict`] when the Target changed since it was seen.
-    pub async fn add_target_finalizer(&self, target: &SeenTarget) -> Result<Option<u64>, CallError> {
-        let change = if target.finalizers.count == 0 {
-            json!({"op": "add", "path": "/metadata/finalizers", "value": [TARGET_FINALIZER]})
-        } else {
-            json!({"op": "add", "path": "/metadata/finalizers/-", "value": TARGET_FINALIZER})
-        };
-        self.patch_target(target, vec![change]).await
-    }
-
-    /// Takes the hub's finalizer off a Target; the new resource version, or `None` where the Target is gone.
-    ///
-    /// # Errors
-    /// [`CallError::Conflict`] when the Target changed since it was seen.
-    pub async fn remove_target_finalizer(&self, target: &SeenTarget) -> Result<Option<u64>, CallError> {
-        let Some(place) = target.finalizers.hub_index else {
+    pub async fn patch_target_finalizer(
+        &self,
+        target: &SeenTarget,
+        is_wanted: bool,
+    ) -> Result<Option<u64>, CallError> {
+        let (key, version) = (&target.key, target.version.to_string());
+        let seen = (target.uid.as_str(), version.as_str(), target.finalizers);
+        let Some(operations) = finalizer_patch(TARGET_FINALIZER, seen, is_wanted) else {
             return Ok(Some(target.version));
         };
-        let path = format!("/metadata/finalizers/{place}");
-        let changes = vec![
-            json!({"op": "test", "path": path, "value": TARGET_FINALIZER}),
-            json!({"op": "remove", "path": path}),
-        ];
-        self.patch_target(target, changes).await
-    }
-
-    /// Changes one finalizer and sends none of the others, of which there may be 1.4 MB.
-    async fn patch_target(&self, target: &SeenTarget, changes: Vec<Value>) -> Result<Option<u64>, CallError> {
-        let as_seen = [
-            json!({"op": "replace", "path": "/metadata/uid", "value": target.uid}),
-            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": target.version.to_string()}),
-        ];
-        let operations: Vec<Value> = as_seen.into_iter().chain(changes).collect();
-        let targets = Request::new(Target::url_path(&(), Some(&target.key.namespace)));
-        let request = json_patch(&targets, None, &target.key.name, &manager(), &operations);
-        match found(
-            self.objects
-                .write::<WriteResponse>("patch", "targets", request)
-                .await,
-        ) {
-            Ok(answer) => Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok())),
-            // What is named by its place is somewhere else by now.
-            Err(CallError::Invalid) => Err(CallError::Conflict),
-            Err(error) => Err(error),
-        }
+        let targets = Request::new(Target::url_path(&(), Some(&key.namespace)));
+        let request = json_patch(&targets, None, &key.name, &manager(), &operations);
+        version_of(in_place(self.objects.write("patch", "targets", request).await))
     }
 
     /// Writes the whole status of an object of the pipeline; the new resource version, or `None` where the object is gone.
@@ -199,8 +164,12 @@ impl HubClient {
         resource: &'static str,
         write: StatusWrite<'_, T>,
     ) -> Result<Option<u64>, CallError> {
-        let written = self.objects.write("patch", resource, write.patch::<K>());
-        let answer: Option<WriteResponse> = found(written.await)?;
-        Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
+        version_of(self.objects.write("patch", resource, write.patch::<K>()).await)
     }
+}
+
+/// The resource version that a write made; `None` where the object is gone.
+fn version_of(answer: Result<WriteResponse, CallError>) -> Result<Option<u64>, CallError> {
+    let answer = found(answer)?;
+    Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
 }

@@ -1,7 +1,7 @@
 //! The parameters of a write, and the fields of its response.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, PatchParams, Preconditions};
+use kube::api::{DeleteParams, PatchParams, PostParams, Preconditions};
 use serde::Deserialize;
 
 use crate::api::labels::FIELD_MANAGER;
@@ -28,6 +28,13 @@ pub(super) fn manager() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
+    }
+}
+
+pub(super) fn create(dry_run: bool) -> PostParams {
+    PostParams {
+        dry_run,
+        field_manager: Some(FIELD_MANAGER.to_owned()),
     }
 }
 

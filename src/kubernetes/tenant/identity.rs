@@ -1,6 +1,7 @@
 //! Makes sessions: the one place where the hub's own client meets a tenant's wish.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderValue;
 use kube::Client;
@@ -111,13 +112,13 @@ impl TenantSessions {
     ///
     /// # Errors
     /// What the answer means to the identity; `TenantReadError::Unauthorized` also when the hub may not act as it.
-    pub async fn read<T>(
+    pub async fn read<T, R: Future<Output = Result<T, TenantReadError>>>(
         &self,
         identity: &ReadIdentity,
-        read: impl AsyncFn(&TenantSession) -> Result<T, TenantReadError>,
+        read: impl Fn(Arc<TenantSession>) -> R,
     ) -> Result<T, TenantReadError> {
-        let session = self.session(identity).await?;
-        match read(&session).await {
+        let session = Arc::new(self.session(identity).await?);
+        match read(Arc::clone(&session)).await {
             Err(TenantReadError::Unauthorized) => {}
             answer => return answer,
         }
@@ -125,7 +126,8 @@ impl TenantSessions {
             return Err(TenantReadError::Unauthorized);
         };
         let token = self.tokens.replace_refused(account, token).await;
-        read(&self.with_token(token.map_err(IdentityError::from)?)).await
+        let other = self.with_token(token.map_err(IdentityError::from)?);
+        read(Arc::new(other)).await
     }
 
     fn with_token(&self, token: HeaderValue) -> TenantSession {

@@ -33,8 +33,8 @@ pub async fn look_up(
     sessions: &TenantSessions,
     reference: &TenantReference,
 ) -> Result<Result<TenantDestination, Refusal>, CallError> {
-    let found = sessions.read(&reference.identity, async |session| {
-        match read(session, reference).await {
+    let found = sessions.read(&reference.identity, |session| async move {
+        match read(&session, reference).await {
             Ok(destination) => Ok(Ok(destination)),
             Err(LookupError::Refused(refusal)) => Ok(Err(refusal)),
             Err(LookupError::Unanswered(error)) => Err(error),

@@ -6,5 +6,5 @@ mod found;
 mod grants;
 mod search;
 
-pub use found::{Concerned, StatusKind, StatusObject};
+pub use found::{Concerned, StatusObject};
 pub use search::ConcernSearch;

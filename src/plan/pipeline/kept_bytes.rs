@@ -49,18 +49,8 @@ impl PipelineObjects {
     /// Bytes of the objects of a namespace that tenants fill.
     #[must_use]
     pub fn bytes_within(&self, namespace: &str) -> usize {
-        [
-            self.targets.bytes_within(namespace),
-            self.releases.bytes_within(namespace),
-            self.components.bytes_within(namespace),
-            self.component_versions.bytes_within(namespace),
-            self.profiles.bytes_within(namespace),
-            self.release_bindings.bytes_within(namespace),
-            self.registry_bindings.bytes_within(namespace),
-            self.registries.bytes_within(namespace),
-        ]
-        .iter()
-        .sum()
+        let all = self.tenants_bytes().into_iter().chain([self.registries.bytes()]);
+        all.filter_map(|bytes| bytes.get(namespace)).sum()
     }
 
     /// Whether an object of a namespace can take `after` bytes in place of `before`. One that does not grow always can.

@@ -145,12 +145,12 @@ impl<V> IndexedMap<V> {
     /// Bytes of the objects of a namespace.
     #[must_use]
     pub fn bytes_within(&self, namespace: &str) -> usize {
-        self.index.bytes.get(namespace).copied().unwrap_or_default()
+        self.bytes().get(namespace).copied().unwrap_or_default()
     }
 
-    /// The namespaces that have objects whose bytes count.
-    pub fn namespaces(&self) -> impl Iterator<Item = &String> {
-        self.index.bytes.keys()
+    /// Bytes of the objects of each namespace, where they count.
+    pub(super) fn bytes(&self) -> &BTreeMap<String, usize> {
+        &self.index.bytes
     }
 
     /// Each name with the objects that give it.

@@ -1,6 +1,6 @@
 //! All objects of the pipeline.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::RegistrySpec;
 use crate::api::pipeline::{
@@ -38,19 +38,23 @@ impl PipelineObjects {
     /// The namespaces with objects that the hub writes to.
     #[must_use]
     pub fn namespaces(&self) -> BTreeSet<String> {
-        let targets = self.targets.keys().chain(self.hydrated_targets.keys());
-        let tasks = self.tasks.keys();
-        let releases = self.releases.keys().chain(self.profiles.keys());
-        let components = self.components.keys().chain(self.component_versions.keys());
-        let bindings = self.release_bindings.keys();
-        let bindings = bindings.chain(self.registry_bindings.keys());
-        let all = targets.chain(tasks).chain(releases).chain(components);
-        let mut namespaces = BTreeSet::new();
-        for key in all.chain(bindings) {
-            if !namespaces.contains(&key.namespace) {
-                namespaces.insert(key.namespace.clone());
-            }
-        }
-        namespaces
+        let tenants = self.tenants_bytes().into_iter().flat_map(BTreeMap::keys);
+        let versions = self.hydrated_targets.keys().map(|key| &key.namespace);
+        let tasks = self.tasks.keys().map(|key| &key.namespace);
+        let all: BTreeSet<&String> = tenants.chain(versions).chain(tasks).collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// Bytes in each namespace of the kinds that tenants make and whose statuses the hub writes.
+    pub(super) fn tenants_bytes(&self) -> [&BTreeMap<String, usize>; 7] {
+        [
+            self.targets.bytes(),
+            self.releases.bytes(),
+            self.components.bytes(),
+            self.component_versions.bytes(),
+            self.profiles.bytes(),
+            self.release_bindings.bytes(),
+            self.registry_bindings.bytes(),
+        ]
     }
 }

@@ -7,7 +7,9 @@ use ring::hmac;
 use serde::Serialize;
 
 use crate::api::names::{hex, unhex};
-use crate::api::pipeline::{HydratedTargetStatus, TargetStatus};
+use crate::api::pipeline::{
+    HydratedTargetStatus, PipelineStatus, ProfileStatus, ReleaseStatus, TargetStatus,
+};
 use crate::plan::task::status_seal::SealKey;
 
 use super::content_hash::content_hash;
@@ -15,41 +17,58 @@ use super::content_hash::content_hash;
 /// What is sealed, so that a seal on something else can never be taken for one on such a status.
 const PURPOSE: &str = "renderhub.dev/pipeline-status";
 
-/// A status with a seal.
+/// The status of a kind, which has a seal where decisions rest on it.
 pub trait SealedStatus: Serialize + Clone + Default {
-    /// Where the seal is.
-    fn seal(&mut self) -> &mut Option<String>;
+    /// Where the seal is; `None` for a status without one.
+    fn seal(&mut self) -> Option<&mut Option<String>>;
 }
 
 impl SealedStatus for TargetStatus {
-    fn seal(&mut self) -> &mut Option<String> {
-        &mut self.seal
+    fn seal(&mut self) -> Option<&mut Option<String>> {
+        Some(&mut self.seal)
     }
 }
 
 impl SealedStatus for HydratedTargetStatus {
-    fn seal(&mut self) -> &mut Option<String> {
-        &mut self.seal
+    fn seal(&mut self) -> Option<&mut Option<String>> {
+        Some(&mut self.seal)
     }
 }
 
-/// The status with its seal, as it is written to the object of this UID.
+/// Statuses on which no decision rests.
+macro_rules! unsealed {
+    ($($status:ty),+) => {
+        $(impl SealedStatus for $status {
+            fn seal(&mut self) -> Option<&mut Option<String>> {
+                None
+            }
+        })+
+    };
+}
+
+unsealed!(ReleaseStatus, ProfileStatus, PipelineStatus, ());
+
+/// The status with its seal, if it has one, as it is written to the object of this UID.
 #[must_use]
 pub fn sealed<T: SealedStatus>(key: &SealKey, uid: &str, status: &T) -> T {
     let mut status = status.clone();
-    *status.seal() = None;
-    let seal = hex(hmac::sign(&key.hmac_key(), &message(uid, &status)).as_ref());
-    *status.seal() = Some(seal);
+    if status.seal().map(Option::take).is_some() {
+        let seal = hex(hmac::sign(&key.hmac_key(), &message(uid, &status)).as_ref());
+        status.seal().map(|place| place.replace(seal));
+    }
     status
 }
 
-/// A status that was read, without its seal: what the hub did not write says nothing.
+/// A status that was read, without its seal: where it should have one, what the hub did not write says nothing.
 ///
 /// An object that is older than the key has a status from before the key was lost. Only the API server sets the creation time of an
 /// object, so no writer can make a new one look older.
 #[must_use]
 pub fn opened<T: SealedStatus>(key: &SealKey, uid: &str, created: Timestamp, mut status: T) -> T {
-    let seal = status.seal().take().as_deref().and_then(unhex);
+    let Some(seal) = status.seal() else {
+        return status;
+    };
+    let seal = seal.take().as_deref().and_then(unhex);
     let is_sealed = |seal: [u8; 32]| hmac::verify(&key.hmac_key(), &message(uid, &status), &seal).is_ok();
     if created < key.made() || seal.is_some_and(is_sealed) {
         status

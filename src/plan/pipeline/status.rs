@@ -18,6 +18,18 @@ use super::rollout::RolloutIndex;
 use super::source::source;
 use super::unread;
 
+/// Kind of an object whose status the hub writes and that is no Target, in the order in which they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the kind it is named after")]
+pub enum StatusKind {
+    Component,
+    ComponentVersion,
+    Release,
+    Profile,
+    ReleaseBinding,
+    RegistryBinding,
+}
+
 /// Everything that statuses follow from.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'o> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pipeline::status::StatusKind;
 
 /// An object whose status the hub writes and that is no Target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,18 +13,6 @@ pub struct StatusObject {
     pub kind: StatusKind,
     /// The object.
     pub key: ObjectKey,
-}
-
-/// Kind of an object whose status the hub writes and that is no Target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is the kind it is named after")]
-pub enum StatusKind {
-    Component,
-    ComponentVersion,
-    Release,
-    Profile,
-    ReleaseBinding,
-    RegistryBinding,
 }
 
 /// Whom changes concern.

@@ -1,10 +1,10 @@
 //! Whom a grant concerns.
 
-use super::found::StatusKind;
 use super::search::ConcernSearch;
 use crate::api::ReferenceGrantSpec;
 use crate::plan::pipeline::object::within;
 use crate::plan::pipeline::object_map::NamedKind;
+use crate::plan::pipeline::status::StatusKind;
 
 impl ConcernSearch<'_> {
     /// Whom a grant of a namespace concerns.

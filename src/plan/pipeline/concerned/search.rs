@@ -1,6 +1,6 @@
 //! Whom each kind of object concerns.
 
-use super::found::{Concerned, StatusKind};
+use super::found::Concerned;
 use crate::api::pipeline::{
     HydratedProfile, HydratedTargetSpec, NamespacedName, PipelineStatus, ProfileSpec, ProfileStatus,
     RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind, TargetReference, TargetSpec,
@@ -13,6 +13,7 @@ use crate::plan::pipeline::object_map::{NamedKind, NamedObject, NamesOthers as _
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::source::{matched, that_may_match};
+use crate::plan::pipeline::status::StatusKind;
 use crate::plan::pipeline::task_state::PipelineTask;
 
 /// What there is at one moment, to find in it whom an object concerns.

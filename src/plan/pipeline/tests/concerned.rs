@@ -9,11 +9,11 @@ use super::edits::{Edit, edit, edited, population};
 use super::statuses::{input, left_out};
 use super::world::{World, at, key};
 use crate::plan::pipeline::chart_cache::ChartCache;
-use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusKind, StatusObject};
+use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusObject};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::profile_status::of_profile;
 use crate::plan::pipeline::status::{
-    of_component_version, of_registry_binding, of_release, of_release_binding,
+    StatusKind, of_component_version, of_registry_binding, of_release, of_release_binding,
 };
 use crate::plan::pipeline::task_state::PipelineTaskState;
 
