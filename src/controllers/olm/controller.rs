@@ -1,12 +1,12 @@
 //! The loop: events into the store, a decision after a short while, workers for what differs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::JoinMap;
 
 use super::namespace_recorder::NamespaceRecorder;
 use super::pod_looks::PodLooks;
@@ -110,8 +110,7 @@ pub struct OlmController {
     pub(super) found: FoundWork,
     /// What is to be written, as of the last decision.
     pub(super) pending: BTreeMap<String, NamespaceChanges>,
-    pub(super) workers: JoinSet<(WorkKey, OlmOutcome)>,
-    pub(super) busy: HashSet<WorkKey>,
+    pub(super) workers: JoinMap<WorkKey, OlmOutcome>,
     /// Failures in a row, and when the next attempt is due.
     pub(super) retries: HashMap<WorkKey, (u32, Instant)>,
     /// Since when writes are refused in a row, by namespace, with the version of the ServiceAccount that one of them was for.
@@ -141,8 +140,7 @@ impl OlmController {
             plan: PullSecretPlan::default(),
             found: FoundWork::default(),
             pending: BTreeMap::new(),
-            workers: JoinSet::new(),
-            busy: HashSet::new(),
+            workers: JoinMap::new(),
             retries: HashMap::new(),
             refusals: HashMap::new(),
             decision_due: None,
@@ -170,7 +168,7 @@ impl OlmController {
                     }
                     self.change();
                 }
-                Some(ended) = self.workers.join_next() => self.finish(ended),
+                Some((key, ended)) = self.workers.join_next() => self.finish(key, ended),
                 () = tokio::time::sleep(wait) => {}
             }
             self.decide_if_due(Instant::now());
@@ -264,8 +262,11 @@ impl OlmController {
     /// How long nothing is due.
     fn wait(&self, now: Instant) -> Duration {
         let decision = self.decision_due.filter(|_| self.store.is_settled());
-        let retries = self.retries.iter().filter(|(key, _)| !self.busy.contains(key));
-        let retry = retries.map(|(_, (_, due))| *due).filter(|due| *due > now).min();
+        let idle = self
+            .retries
+            .iter()
+            .filter(|(key, _)| !self.workers.contains_key(*key));
+        let retry = idle.map(|(_, (_, due))| *due).filter(|due| *due > now).min();
         let eviction = self
             .plan
             .evictions

@@ -15,13 +15,8 @@ impl OlmController {
     /// Whether a worker may begin with this.
     fn is_free(&self, key: &WorkKey, now: Instant) -> bool {
         self.workers.len() < WORKERS
-            && !self.busy.contains(key)
+            && !self.workers.contains_key(key)
             && self.retries.get(key).is_none_or(|(_, due)| *due <= now)
-    }
-
-    fn spawn(&mut self, key: WorkKey, work: impl Future<Output = OlmOutcome> + Send + 'static) {
-        self.busy.insert(key.clone());
-        self.workers.spawn(async move { (key, work.await) });
     }
 
     /// Gives workers what is due.
@@ -44,13 +39,15 @@ impl OlmController {
         for secret in due {
             let key = WorkKey::Secret(secret.clone());
             // What a worker is writing is known once it has ended.
-            let is_written = self.busy.contains(&WorkKey::Namespace(secret.namespace.clone()));
+            let is_written = self
+                .workers
+                .contains_key(&WorkKey::Namespace(secret.namespace.clone()));
             if is_written || !self.is_free(&key, now) {
                 self.found.unread.push(secret);
                 continue;
             }
             let calls = self.calls.clone();
-            self.spawn(key, async move {
+            self.workers.spawn(key, async move {
                 let read = calls.read_secret(&secret).await;
                 OlmOutcome::Read(secret, read)
             });
@@ -84,7 +81,7 @@ impl OlmController {
                 changes,
                 values,
             };
-            self.spawn(
+            self.workers.spawn(
                 key,
                 async move { OlmOutcome::Written(Box::new(work.perform().await)) },
             );
@@ -96,7 +93,7 @@ impl OlmController {
             let key = WorkKey::Pods(namespace.clone());
             if self.is_free(&key, now) {
                 let calls = self.calls.clone();
-                self.spawn(key, async move {
+                self.workers.spawn(key, async move {
                     let pods = calls.pending_pods(&namespace).await;
                     OlmOutcome::Looked(namespace, pods)
                 });
@@ -107,7 +104,7 @@ impl OlmController {
             let is_due = self.evictions.due(&eviction, now).is_some_and(|due| due <= now);
             if is_due && self.is_free(&key, now) {
                 let calls = self.calls.clone();
-                self.spawn(key, async move {
+                self.workers.spawn(key, async move {
                     let done = evict(&calls, &eviction).await;
                     OlmOutcome::Evicted(Box::new(eviction), done)
                 });
@@ -118,7 +115,7 @@ impl OlmController {
     fn dispatch_reports(&mut self, now: Instant) {
         if let Some(text) = self.reports.due().filter(|_| self.is_free(&WorkKey::Report, now)) {
             let recorder = Arc::clone(&self.recorder);
-            self.spawn(WorkKey::Report, async move {
+            self.workers.spawn(WorkKey::Report, async move {
                 let written = recorder.write(CONDITIONS, text.clone()).await;
                 OlmOutcome::Reported(text, written)
             });
@@ -128,7 +125,7 @@ impl OlmController {
             self.recheck_due = now + RECHECK;
             recreated.truncate(RECHECKED);
             let recorder = Arc::clone(&self.recorder);
-            self.spawn(WorkKey::Recheck, async move {
+            self.workers.spawn(WorkKey::Recheck, async move {
                 OlmOutcome::Rechecked(recheck(recorder, recreated).await)
             });
         }

@@ -18,13 +18,12 @@ const REFUSED: Duration = Duration::from_secs(5);
 
 impl OlmController {
     /// Takes in what a worker brought back.
-    pub(super) fn finish(&mut self, ended: Result<(WorkKey, OlmOutcome), JoinError>) {
-        let Ok((key, outcome)) = ended else {
-            // A panic is logged where it happens; its key would be busy for ever, so the process ends and starts anew.
+    pub(super) fn finish(&mut self, key: WorkKey, ended: Result<OlmOutcome, JoinError>) {
+        let Ok(outcome) = ended else {
+            // A panic is logged where it happens; what was written is not known, so the process ends and starts anew.
             tracing::error!("a worker ended with a panic");
             std::process::abort();
         };
-        self.busy.remove(&key);
         match outcome {
             OlmOutcome::Read(secret, read) => self.finish_read(key, &secret, read),
             OlmOutcome::Written(written) => self.finish_written(key, *written),
