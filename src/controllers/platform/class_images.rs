@@ -18,3 +18,10 @@ pub(super) struct ClassImages {
     /// Classes whose Secrets are to be read.
     pub(super) unread: BTreeSet<ClassName>,
 }
+
+impl ClassImages {
+    /// The pull Secrets of a class.
+    pub(super) fn pull_secrets_of(&self, class: &ClassName) -> &[NamedPullSecret] {
+        self.named.get(class).map(Vec::as_slice).unwrap_or_default()
+    }
+}

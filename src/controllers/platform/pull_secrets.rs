@@ -51,8 +51,8 @@ impl CatalogController {
             let read = match spec.filter(|_| names_any) {
                 None => Ok(Vec::new()),
                 Some(spec) => {
-                    let (reader, spec) = (self.pull_secret_reader(), spec.clone());
-                    reader.read_named(&spec).await
+                    let namespace = self.pull_secret_namespace.as_deref();
+                    read_named(&self.hub_client, namespace, spec).await
                 }
             };
             match read {
@@ -70,13 +70,6 @@ impl CatalogController {
         }
     }
 
-    fn pull_secret_reader(&self) -> PullSecretReader {
-        PullSecretReader {
-            hub_client: self.hub_client.clone(),
-            namespace: self.pull_secret_namespace.clone(),
-        }
-    }
-
     fn spec_of(&self, class: &ClassName) -> Option<&RendererClassSpec> {
         match class {
             None => Some(&self.fallback),
@@ -85,14 +78,7 @@ impl CatalogController {
     }
 
     fn keep_named(&mut self, class: ClassName, named: Vec<NamedPullSecret>) {
-        if self
-            .images
-            .named
-            .get(&class)
-            .map(Vec::as_slice)
-            .unwrap_or_default()
-            == named
-        {
+        if self.images.pull_secrets_of(&class) == named {
             return;
         }
         self.has_changed = true;
@@ -125,12 +111,7 @@ impl CatalogController {
         if next == known {
             return;
         }
-        let named = self
-            .images
-            .named
-            .get(&class)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let named = self.images.pull_secrets_of(&class);
         let name = class.as_deref().unwrap_or("none, so the hub's own");
         if let Some(failure) = &next {
             let why = failure.message(&spec.image, named);
@@ -148,47 +129,44 @@ impl CatalogController {
     }
 }
 
-/// Reads pull Secrets.
-struct PullSecretReader {
-    hub_client: HubClient,
-    /// Where they are.
-    namespace: Option<String>,
+/// Reads the pull Secrets that a class names; they are in `namespace`.
+async fn read_named(
+    hub_client: &HubClient,
+    namespace: Option<&str>,
+    spec: &RendererClassSpec,
+) -> Result<Vec<NamedPullSecret>, CallError> {
+    let mut all: Vec<NamedPullSecret> = Vec::new();
+    for secret in &spec.image_pull_secrets {
+        let name = &secret.name;
+        if name.is_empty() || all.iter().any(|known| known.name == *name) {
+            continue;
+        }
+        let by_hand = hub_client.objects().get_secret_metadata(name).await?;
+        let copy = read_source(hub_client, namespace, spec, name).await?;
+        all.push(NamedPullSecret {
+            name: name.clone(),
+            copy: copy.map(|copy| copy.id().clone()),
+            is_by_hand: by_hand.is_some(),
+        });
+    }
+    Ok(all)
 }
 
-impl PullSecretReader {
-    async fn read_named(&self, spec: &RendererClassSpec) -> Result<Vec<NamedPullSecret>, CallError> {
-        let mut all: Vec<NamedPullSecret> = Vec::new();
-        for secret in &spec.image_pull_secrets {
-            let name = &secret.name;
-            if name.is_empty() || all.iter().any(|known| known.name == *name) {
-                continue;
-            }
-            let by_hand = self.hub_client.objects().get_secret_metadata(name).await?;
-            all.push(NamedPullSecret {
-                name: name.clone(),
-                copy: self.read_source(spec, name).await?.map(|copy| copy.id().clone()),
-                is_by_hand: by_hand.is_some(),
-            });
-        }
-        Ok(all)
-    }
-
-    async fn read_source(
-        &self,
-        spec: &RendererClassSpec,
-        name: &str,
-    ) -> Result<Result<PullCopy, PullSecretFault>, CallError> {
-        let Some(namespace) = &self.namespace else {
-            return Ok(Err(PullSecretFault::Missing));
-        };
-        let body = self.hub_client.get_secret_body(namespace, name).await?;
-        let Some(body) = body else {
-            return Ok(Err(PullSecretFault::Missing));
-        };
-        let (Some(secret), Some(image)) = (body.whole(), ImageRepository::of(&spec.image)) else {
-            return Ok(Err(PullSecretFault::Undecodable));
-        };
-        let entries = spec.image_pull_secret_entries.unwrap_or_default();
-        Ok(PullCopy::of(self.hub_client.hub_id(), &secret, &image, entries))
-    }
+async fn read_source(
+    hub_client: &HubClient,
+    namespace: Option<&str>,
+    spec: &RendererClassSpec,
+    name: &str,
+) -> Result<Result<PullCopy, PullSecretFault>, CallError> {
+    let Some(namespace) = namespace else {
+        return Ok(Err(PullSecretFault::Missing));
+    };
+    let Some(body) = hub_client.get_secret_body(namespace, name).await? else {
+        return Ok(Err(PullSecretFault::Missing));
+    };
+    let (Some(secret), Some(image)) = (body.whole(), ImageRepository::of(&spec.image)) else {
+        return Ok(Err(PullSecretFault::Undecodable));
+    };
+    let entries = spec.image_pull_secret_entries.unwrap_or_default();
+    Ok(PullCopy::of(hub_client.hub_id(), &secret, &image, entries))
 }

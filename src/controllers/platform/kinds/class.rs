@@ -56,7 +56,7 @@ impl PlatformKind for RendererClass {
         let images = &controller.images;
         let mut wanted = class::conditions(spec, controller.dry_runs.rejection(name));
         if let Some(spec) = spec {
-            let named = images.named.get(&key).map(Vec::as_slice).unwrap_or_default();
+            let named = images.pull_secrets_of(&key);
             let failure = images.failures.get(&key);
             wanted.extend(class::of_image(&spec.image, named, failure));
         }
