@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -16,7 +16,6 @@ use kube::api::{Api, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 
@@ -91,15 +90,8 @@ pub struct ClusterControllerParts {
     pub reports: mpsc::Receiver<ConnectionReport>,
 }
 
-enum ClusterWatchEvent {
-    Cluster(Event<DynamicObject>),
-    Secret(Event<PartialObjectMeta<Secret>>),
-}
-
 /// The watcher of a tenant's kubeconfig.
 struct WatcherHandle {
-    /// Ends the watcher.
-    task: AbortHandle,
     /// Makes the watcher read its Secret again.
     reread: Arc<Notify>,
     /// Time since which no task uses the kubeconfig.
@@ -132,7 +124,7 @@ pub struct ClusterController {
     writing: JoinMap<String, ClusterStatusWrite>,
     quota: ClusterQuota<Arc<TenantKubeconfig>>,
     watchers: HashMap<Arc<TenantKubeconfig>, WatcherHandle>,
-    watcher_tasks: JoinSet<()>,
+    watcher_tasks: JoinMap<Arc<TenantKubeconfig>, ()>,
     connect_permits: HashMap<String, Arc<Semaphore>>,
     /// Connect permits of connections whose first attempt is in flight.
     held_permits: HashMap<ConnectionKey, OwnedSemaphorePermit>,
@@ -170,7 +162,7 @@ impl ClusterController {
             writing: JoinMap::new(),
             quota: ClusterQuota::new(limits.own_each, limits.own_all),
             watchers: HashMap::new(),
-            watcher_tasks: JoinSet::new(),
+            watcher_tasks: JoinMap::new(),
             connect_permits: HashMap::new(),
             held_permits: HashMap::new(),
             idle: VecDeque::new(),
@@ -184,12 +176,15 @@ impl ClusterController {
 
     /// Runs until `stop`; its tasks end with it.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut changes = self.changes();
+        let (client, metrics) = (&self.parts.client, &self.parts.metrics);
+        let mut clusters = dynamic::<RenderCluster>(client, metrics, "renderclusters");
+        let mut secrets = self.secret_events();
         loop {
             let wake = self.next_wake().into();
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(change) = changes.next() => self.handle_watch_event(change),
+                Some(event) = clusters.next() => self.handle_cluster_event(event),
+                Some(event) = secrets.next() => self.handle_secret_event(event),
                 Some(request) = self.parts.site_requests.recv() => self.handle_site_request(request),
                 Some(report) = self.parts.reports.recv() => self.handle_connection_report(report),
                 Some(report) = self.kubeconfig_reports.recv() => self.handle_kubeconfig_report(report),
@@ -207,16 +202,12 @@ impl ClusterController {
         }
     }
 
-    fn changes(&self) -> BoxStream<'static, ClusterWatchEvent> {
-        let (client, metrics) = (&self.parts.client, &self.parts.metrics);
-        let clusters =
-            dynamic::<RenderCluster>(client, metrics, "renderclusters").map(ClusterWatchEvent::Cluster);
+    fn secret_events(&self) -> BoxStream<'static, Event<PartialObjectMeta<Secret>>> {
         // Config Secrets of tasks may be in the same namespace, and hold no kubeconfig of the platform.
         let platform = Config::default().labels(&format!("!{TASK_UID}"));
-        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), &self.parts.namespace);
-        let secrets =
-            endless(secrets, platform, metrics.clone(), "kubeconfigs").map(ClusterWatchEvent::Secret);
-        stream::select(clusters, secrets).boxed()
+        let (client, metrics) = (self.parts.client.clone(), self.parts.metrics.clone());
+        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client, &self.parts.namespace);
+        endless(secrets, platform, metrics, "kubeconfigs").boxed()
     }
 
     fn next_wake(&mut self) -> Instant {
@@ -232,26 +223,18 @@ impl ClusterController {
         wakes.min().unwrap_or_else(|| Instant::now() + FOREVER)
     }
 
-    fn handle_watch_event(&mut self, change: ClusterWatchEvent) {
-        match change {
-            ClusterWatchEvent::Cluster(event) => {
-                for change in self.store.take(event) {
-                    match change {
-                        ClusterChange::Changed(name) => self.update_site(&name),
-                        ClusterChange::StatusWritten(name) => self.handle_written_status(&name),
-                    }
-                }
+    fn handle_cluster_event(&mut self, event: Event<DynamicObject>) {
+        for change in self.store.take(event) {
+            match change {
+                ClusterChange::Changed(name) => self.update_site(&name),
+                ClusterChange::StatusWritten(name) => self.handle_written_status(&name),
             }
-            ClusterWatchEvent::Secret(event) => self.handle_secret_event(event),
         }
     }
 
     /// Binds the site of a `RenderCluster` as its spec says, or unbinds it if the cluster is deleted.
     fn update_site(&mut self, name: &str) {
-        let target = self
-            .store
-            .get(name)
-            .and_then(|seen| seen.site_and_kubeconfig(name));
+        let target = self.store.site_and_kubeconfig(name);
         let sites = self.bindings.sites_of(name);
         for site in sites {
             let is_meant = target.as_ref().is_some_and(|(meant, _)| *meant == site);

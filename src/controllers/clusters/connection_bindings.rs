@@ -228,11 +228,14 @@ impl ConnectionBindings {
         self.states.contains_key(kubeconfig)
     }
 
+    /// The result of a kubeconfig; `None` until it was read.
+    fn outcome_of(&self, kubeconfig: &KubeconfigRef) -> Option<&BindingResult> {
+        self.states.get(kubeconfig)?.outcome.as_ref()
+    }
+
     /// Whether a kubeconfig has a result.
     pub fn is_settled(&self, kubeconfig: &KubeconfigRef) -> bool {
-        self.states
-            .get(kubeconfig)
-            .is_some_and(|state| state.outcome.is_some())
+        self.outcome_of(kubeconfig).is_some()
     }
 
     /// Whether a kubeconfig has no site.
@@ -249,8 +252,7 @@ impl ConnectionBindings {
 
     /// The connection of a site, or why there is none; `None` until that is known.
     pub fn connection_of(&self, site: &Site) -> Option<Result<&ConnectionKey, KubeconfigFault>> {
-        let state = self.states.get(self.sites.get(site)?)?;
-        let outcome = state.outcome.as_ref()?;
+        let outcome = self.outcome_of(self.sites.get(site)?)?;
         Some(outcome.as_ref().map(|(key, _)| key).map_err(|fault| *fault))
     }
 
@@ -267,10 +269,7 @@ impl ConnectionBindings {
 
     /// The query for a kubeconfig; its known content gives no new verdict, unless it `must_report`.
     pub fn query(&self, kubeconfig: &KubeconfigRef, must_report: bool) -> KubeconfigQuery {
-        let known = self
-            .states
-            .get(kubeconfig)
-            .and_then(|state| state.outcome.clone());
+        let known = self.outcome_of(kubeconfig).cloned();
         KubeconfigQuery {
             key: match kubeconfig {
                 KubeconfigRef::Platform { key, .. } => key.clone(),
@@ -290,8 +289,7 @@ impl ConnectionBindings {
 
     /// The connection of a kubeconfig.
     pub fn key_of(&self, kubeconfig: &KubeconfigRef) -> Option<&ConnectionKey> {
-        let outcome = self.states.get(kubeconfig)?.outcome.as_ref()?;
-        outcome.as_ref().ok().map(|(key, _)| key)
+        self.outcome_of(kubeconfig)?.as_ref().ok().map(|(key, _)| key)
     }
 
     /// Names of the `RenderClusters` of a kubeconfig.

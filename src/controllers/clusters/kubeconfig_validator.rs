@@ -97,12 +97,6 @@ pub struct KubeconfigValidator {
     refused: Mutex<RefusedKubeconfigs>,
 }
 
-/// Why a kubeconfig was not decoded.
-enum DecodeFailure {
-    Flaw(KubeconfigFlaw),
-    Late,
-}
-
 impl KubeconfigValidator {
     /// A validator with this deadline for each kubeconfig.
     #[must_use]
@@ -133,28 +127,18 @@ impl KubeconfigValidator {
             is_late: false,
         };
         for query in queries {
-            let verdict = self.verdict(&read, query).await.unwrap_or_else(|stop| {
-                let flaw = match stop {
-                    DecodeFailure::Flaw(flaw) => flaw,
-                    DecodeFailure::Late => {
-                        validated.is_late = true;
-                        TOO_SLOW
-                    }
-                };
-                KubeconfigVerdict::Invalid(KubeconfigFault::Flaw(flaw))
-            });
-            validated.verdicts.push(verdict);
+            let verdict = self.verdict(&read, query).await;
+            validated.is_late |= verdict.is_none();
+            let late = KubeconfigVerdict::Invalid(KubeconfigFault::Flaw(TOO_SLOW));
+            validated.verdicts.push(verdict.unwrap_or(late));
         }
         Some(validated)
     }
 
-    async fn verdict(
-        &self,
-        read: &SecretData,
-        query: &KubeconfigQuery,
-    ) -> Result<KubeconfigVerdict, DecodeFailure> {
+    /// The verdict for one query; `None` where the kubeconfig takes too long to decode.
+    async fn verdict(&self, read: &SecretData, query: &KubeconfigQuery) -> Option<KubeconfigVerdict> {
         let Some((name, bytes)) = kubeconfig::pick(&read.data, query.key.as_deref()) else {
-            return Ok(KubeconfigVerdict::Invalid(KubeconfigFault::NoKey));
+            return Some(KubeconfigVerdict::Invalid(KubeconfigFault::NoKey));
         };
         let key = ConnectionKey {
             secret_uid: read.uid.as_str().into(),
@@ -162,34 +146,31 @@ impl KubeconfigValidator {
         };
         let content = KubeconfigHash::of(bytes);
         if query.known.as_ref() == Some(&(key.clone(), content)) {
-            return Ok(KubeconfigVerdict::Unchanged);
+            return Some(KubeconfigVerdict::Unchanged);
         }
-        if let Some(flaw) = self.refused().get(content) {
-            return Err(DecodeFailure::Flaw(flaw));
-        }
-        let outcome = self.decode(bytes).await?;
-        let config = outcome.map_err(|flaw| {
-            self.refused().put(content, flaw);
-            DecodeFailure::Flaw(flaw)
-        })?;
-        Ok(KubeconfigVerdict::Valid(Box::new(ValidKubeconfig {
-            key,
-            config,
-            content,
-        })))
+        let refused = self.refused().get(content);
+        let outcome = match refused {
+            Some(flaw) => Err(flaw),
+            None => self.decode(bytes).await?,
+        };
+        Some(match outcome {
+            Ok(config) => KubeconfigVerdict::Valid(Box::new(ValidKubeconfig { key, config, content })),
+            Err(flaw) => {
+                self.refused().put(content, flaw);
+                KubeconfigVerdict::Invalid(KubeconfigFault::Flaw(flaw))
+            }
+        })
     }
 
-    async fn decode(&self, bytes: &[u8]) -> Result<Result<RemoteConfig, KubeconfigFlaw>, DecodeFailure> {
+    /// What the decoder makes of a kubeconfig; `None` where it takes too long.
+    async fn decode(&self, bytes: &[u8]) -> Option<Result<RemoteConfig, KubeconfigFlaw>> {
         let slot = Arc::clone(&self.slots).acquire_owned().await;
         let (decode, bytes) = (self.decode, Zeroizing::new(bytes.to_vec()));
         let work = tokio::task::spawn_blocking(move || {
             let _slot = slot;
             decode(&bytes)
         });
-        let outcome = tokio::time::timeout(self.budget, work).await;
-        outcome
-            .map_err(|_| DecodeFailure::Late)?
-            .map_err(|_| DecodeFailure::Late)
+        tokio::time::timeout(self.budget, work).await.ok()?.ok()
     }
 
     fn refused(&self) -> std::sync::MutexGuard<'_, RefusedKubeconfigs> {

@@ -150,15 +150,10 @@ impl ClusterController {
                 tracing::warn!(secret, kind, stage, "a kubeconfig was not read; it is repeated");
                 let wait = self.retries.failed(secret);
                 self.read_queue.add_at(secret, Instant::now() + wait);
-                // A kubeconfig that was read before the right was revoked stays valid.
-                let unread = read
-                    .kubeconfigs
-                    .iter()
-                    .filter(|kubeconfig| self.bindings.key_of(kubeconfig).is_none());
-                let unread: Vec<KubeconfigRef> = unread.cloned().collect();
-                if error == CallError::Forbidden {
-                    for kubeconfig in &unread {
-                        self.apply_verdict(kubeconfig, KubeconfigVerdict::Invalid(KubeconfigFault::Right));
+                for kubeconfig in read.kubeconfigs {
+                    // A kubeconfig that was read before the right was revoked stays valid.
+                    if error == CallError::Forbidden && self.bindings.key_of(&kubeconfig).is_none() {
+                        self.apply_verdict(&kubeconfig, KubeconfigVerdict::Invalid(KubeconfigFault::Right));
                     }
                 }
             }

@@ -49,10 +49,7 @@ impl ClusterController {
     fn open_platform(&mut self, site: &Arc<Site>, name: &str) {
         // A site that only finishes its tasks keeps its kubeconfig.
         let before = self.bindings.kubeconfig_of(site).cloned();
-        let target = self
-            .store
-            .get(name)
-            .and_then(|seen| seen.site_and_kubeconfig(name));
+        let target = self.store.site_and_kubeconfig(name);
         // A disconnected cluster is disconnected for all its namespaces.
         let is_meant = |(meant, kubeconfig): &(Arc<Site>, KubeconfigRef)| {
             meant == site || *kubeconfig == KubeconfigRef::Away
@@ -89,11 +86,8 @@ impl ClusterController {
             limits: self.parts.limits,
             out: self.report_sender.clone(),
         };
-        let handle = WatcherHandle {
-            task: self.watcher_tasks.spawn(task.run()),
-            reread,
-            idle: None,
-        };
+        self.watcher_tasks.spawn(Arc::clone(own), task.run());
+        let handle = WatcherHandle { reread, idle: None };
         self.watchers.insert(Arc::clone(own), handle);
     }
 
@@ -148,10 +142,7 @@ impl ClusterController {
         self.wanted.remove(site);
         match &site.cluster {
             ClusterName::Platform(name) => {
-                let target = self
-                    .store
-                    .get(name)
-                    .and_then(|seen| seen.site_and_kubeconfig(name));
+                let target = self.store.site_and_kubeconfig(name);
                 if target.is_none_or(|(meant, _)| meant != *site) {
                     let actions = self.bindings.unbind(site);
                     self.apply_actions(actions);
@@ -198,9 +189,8 @@ impl ClusterController {
     }
 
     fn stop_watcher(&mut self, own: &Arc<TenantKubeconfig>) {
-        if let Some(handle) = self.watchers.remove(own) {
-            handle.task.abort();
-        }
+        self.watchers.remove(own);
+        self.watcher_tasks.abort(own);
         let actions = self.bindings.forget(&KubeconfigRef::Own(Arc::clone(own)));
         self.apply_actions(actions);
         // A watcher that waits for a permit holds its own reference.

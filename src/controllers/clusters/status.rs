@@ -137,7 +137,7 @@ impl ClusterController {
 
     /// The last failed call that showed that a cluster is not connected, if there is one.
     fn failure(&self, name: &str) -> Option<CallError> {
-        let (site, _) = self.store.get(name)?.site_and_kubeconfig(name)?;
+        let (site, _) = self.store.site_and_kubeconfig(name)?;
         let key = self.bindings.connection_of(&site)?.ok()?;
         let report = self.reports.get(key)?;
         report.failure.filter(|_| report.health.fault.is_some())

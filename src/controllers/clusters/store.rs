@@ -149,6 +149,11 @@ impl ClusterStore {
         self.all.get(name)
     }
 
+    /// The site of the `RenderCluster` of this name, and the source of its kubeconfig.
+    pub fn site_and_kubeconfig(&self, name: &str) -> Option<(Arc<Site>, KubeconfigRef)> {
+        self.get(name)?.site_and_kubeconfig(name)
+    }
+
     /// The `RenderCluster` of this name, if it has this UID.
     pub fn get_mut(&mut self, name: &str, uid: &str) -> Option<&mut ObservedCluster> {
         self.all.get_mut(name).filter(|seen| seen.uid == uid)
