@@ -106,7 +106,7 @@ mod tests {
         offers.mark_dirty("b".to_owned());
         offers.mark_dirty("a".to_owned());
         assert_eq!(offers.due, Some(due), "the first one counts");
-        assert_eq!(offers.take_dirty(due - SETTLE), None);
+        assert_eq!(offers.take_dirty(due.checked_sub(SETTLE).unwrap()), None);
         let both = ["a", "b"].map(str::to_owned);
         assert_eq!(offers.take_dirty(due), Some(both.into()));
         assert_eq!((offers.due, offers.take_dirty(due)), (None, None));

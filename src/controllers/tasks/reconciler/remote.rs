@@ -34,6 +34,7 @@ const REMOTE_ACCOUNT: &str = "default";
 
 impl ReconcileContext {
     /// Calls to the objects at a site, while that is up.
+    #[must_use]
     pub fn objects_at(&self, site: &Site) -> Option<TaskObjectClient> {
         let wire = self.site_clients.client(site)?;
         let hub_id = self.hub_placement.hub_id.clone();
