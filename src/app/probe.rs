@@ -84,17 +84,17 @@ pub fn exit_code(found: &[Result<String, ProbeError>]) -> u8 {
     }
 }
 
-async fn ready(place: &str, patience: ProbeTimeouts) -> Result<String, ProbeError> {
+async fn ready(place: &str, timeouts: ProbeTimeouts) -> Result<String, ProbeError> {
     let address = address(place).await?;
-    holds(patience, async || is_ready(address, patience.limit).await)
+    holds(timeouts, async || is_ready(address, timeouts.limit).await)
         .await
         .map_err(|()| ProbeError::NotReady(place.to_owned()))?;
     Ok(format!("{place} says that the hub is ready"))
 }
 
-async fn unreachable(place: &str, patience: ProbeTimeouts) -> Result<String, ProbeError> {
+async fn unreachable(place: &str, timeouts: ProbeTimeouts) -> Result<String, ProbeError> {
     let address = address(place).await?;
-    holds(patience, async || !is_reached(address, patience.limit).await)
+    holds(timeouts, async || !is_reached(address, timeouts.limit).await)
         .await
         .map_err(|()| ProbeError::Reached(place.to_owned()))?;
     Ok(format!("{place} cannot be reached from here"))
@@ -110,12 +110,12 @@ async fn address(place: &str) -> Result<SocketAddr, ProbeError> {
     found.next().ok_or_else(none)
 }
 
-async fn holds(patience: ProbeTimeouts, look: impl AsyncFn() -> bool) -> Result<(), ()> {
-    for _ in 0..patience.looks {
+async fn holds(timeouts: ProbeTimeouts, look: impl AsyncFn() -> bool) -> Result<(), ()> {
+    for _ in 0..timeouts.looks {
         if look().await {
             return Ok(());
         }
-        sleep(patience.pause).await;
+        sleep(timeouts.pause).await;
     }
     Err(())
 }

@@ -475,7 +475,7 @@ mod tests {
     }
 
     /// Secrets of the hub's that name no task, of which nothing has to be asked before they are removed.
-    fn strangers(count: usize) -> Vec<OrphanSecret> {
+    fn orphans(count: usize) -> Vec<OrphanSecret> {
         let stranger = |number| OrphanSecret {
             name: job_name("t", &uid(number)),
             uid: format!("of-{}", uid(number)),
@@ -488,20 +488,20 @@ mod tests {
     /// Sweeps with this many things that deleted tasks left, and as many Secrets; what was settled, how long it took, and what
     /// was asked.
     async fn sweep(lefts: usize, secrets: usize) -> (usize, Duration, Arc<Slow>, Metrics) {
-        let wire = Arc::new(Slow::default());
-        let objects = TaskObjectClient::new(wire.clone(), None, "jobs".to_owned(), hub());
+        let transport = Arc::new(Slow::default());
+        let objects = TaskObjectClient::new(transport.clone(), None, "jobs".to_owned(), hub());
         let (metrics, _) = Metrics::new();
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub());
         let sweep = SweepCandidates {
-            secrets: strangers(secrets),
+            secrets: orphans(secrets),
             jobs: Vec::new(),
             remote_orphans: (0..lefts).map(left).collect(),
             scopes: Arc::default(),
         };
         let begin = Instant::now();
         let settled = remove_orphans(&calls, &objects, &metrics, sweep).await;
-        (settled.len(), begin.elapsed(), wire, metrics)
+        (settled.len(), begin.elapsed(), transport, metrics)
     }
 
     #[tokio::test(start_paused = true)]

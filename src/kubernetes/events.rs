@@ -109,13 +109,13 @@ impl EventRecorder {
             controller: "renderhub.dev/hub".to_owned(),
             instance: Some(hub),
         };
-        let post = Arc::new(EventSender {
+        let sender = Arc::new(EventSender {
             client,
             reporter,
             fence,
             metrics,
         });
-        let sender = send_all(inbox, move |notice| publish(Arc::clone(&post), notice));
+        let sender = send_all(inbox, move |message| publish(Arc::clone(&sender), message));
         (events, sender)
     }
 
@@ -135,9 +135,9 @@ impl EventRecorder {
         (events, inbox)
     }
 
-    /// Hands a notice in. Where too many wait, it is dropped, or one of a namespace of which more wait.
-    pub fn record(&self, notice: EventMessage) {
-        if lock(&self.waiting).put(notice).is_some() {
+    /// Hands a message in. Where too many wait, it is dropped, or one of a namespace of which more wait.
+    pub fn record(&self, message: EventMessage) {
+        if lock(&self.waiting).put(message).is_some() {
             self.metrics.events_dropped.inc();
         }
         // A full channel has woken the sender already.
@@ -164,15 +164,15 @@ struct EventSender {
     metrics: Metrics,
 }
 
-async fn publish(post: Arc<EventSender>, notice: EventMessage) {
-    post.fence.opened().await;
+async fn publish(sender: Arc<EventSender>, message: EventMessage) {
+    sender.fence.opened().await;
     // A new one each time: a recorder keeps its events for six minutes, megabytes at this rate, to count repeated ones, for which
     // the hub would need a right to change events.
-    let recorder = Recorder::new(post.client.clone(), post.reporter.clone());
-    let (event, reference) = (event(&notice), reference(&notice.subject));
+    let recorder = Recorder::new(sender.client.clone(), sender.reporter.clone());
+    let (event, reference) = (event(&message), reference(&message.subject));
     let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
     let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };
-    post.metrics.call("create", "events", code);
+    sender.metrics.call("create", "events", code);
 }
 
 /// Sends what is handed in, each at its time. Once every handle is dropped, the warnings that still wait are sent at once, and of
@@ -182,7 +182,7 @@ async fn send_all<F: Future<Output = ()>>(mut inbox: EventReceiver, send: impl F
     loop {
         let upcoming = lock(&inbox.waiting).next(Instant::now(), is_closed);
         match upcoming {
-            NextSend::Send(notice) => send(notice).await,
+            NextSend::Send(message) => send(message).await,
             NextSend::At(_) if is_closed => break,
             NextSend::At(Some(time)) => {
                 tokio::select! {
@@ -222,29 +222,29 @@ impl EventBuffer {
         }
     }
 
-    /// Puts a notice in line; what finds no room comes back.
-    fn put(&mut self, notice: EventMessage) -> Option<EventMessage> {
-        let postbag = if tells_of_deletion(notice.reason) {
+    /// Puts a message in line; what finds no room comes back.
+    fn put(&mut self, message: EventMessage) -> Option<EventMessage> {
+        let queue = if tells_of_deletion(message.reason) {
             &mut self.warnings
         } else {
             &mut self.others
         };
-        let namespace = notice.subject.namespace().to_owned();
-        postbag.bag.put(&namespace, notice)
+        let namespace = message.subject.namespace().to_owned();
+        queue.bag.put(&namespace, message)
     }
 
     fn next(&mut self, now: Instant, is_last: bool) -> NextSend {
-        let due = |postbag: &EventClassBuffer| (!postbag.bag.is_empty()).then(|| postbag.bucket.due(now));
+        let due = |queue: &EventClassBuffer| (!queue.bag.is_empty()).then(|| queue.bucket.due(now));
         let dues = [due(&self.warnings), due(&self.others)];
         let [of_warnings, of_others] = dues.map(|due| due.is_some_and(|due| due <= now));
-        let notice = if of_warnings || is_last && dues[0].is_some() {
+        let message = if of_warnings || is_last && dues[0].is_some() {
             self.warnings.take(now)
         } else if of_others {
             self.others.take(now)
         } else {
             None
         };
-        notice.map_or_else(|| NextSend::At(dues.into_iter().flatten().min()), NextSend::Send)
+        message.map_or_else(|| NextSend::At(dues.into_iter().flatten().min()), NextSend::Send)
     }
 }
 
@@ -278,16 +278,16 @@ const fn tells_of_deletion(reason: Reason) -> bool {
     matches!(reason, Reason::TeardownForced | Reason::PruneGivenUp)
 }
 
-fn event(notice: &EventMessage) -> Event {
+fn event(message: &EventMessage) -> Event {
     Event {
-        type_: if notice.is_warning {
+        type_: if message.is_warning {
             EventType::Warning
         } else {
             EventType::Normal
         },
-        reason: notice.reason.as_str().to_owned(),
-        note: Some(note(notice)),
-        action: match notice.subject {
+        reason: message.reason.as_str().to_owned(),
+        note: Some(note(message)),
+        action: match message.subject {
             EventSubject::Olm(..) => "CopyPullSecret",
             EventSubject::Task(_)
             | EventSubject::Class(..)
@@ -301,13 +301,13 @@ fn event(notice: &EventMessage) -> Event {
 
 /// What happened, and at the very end the page of the reason, where there is something to do. A note that is too long loses the
 /// end of what happened, which the page has too.
-fn note(notice: &EventMessage) -> String {
-    let page = if notice.reason.is_good() {
+fn note(message: &EventMessage) -> String {
+    let page = if message.reason.is_good() {
         String::new()
     } else {
-        format!("; see {}", notice.reason.page())
+        format!("; see {}", message.reason.page())
     };
-    let reported = notice.note.as_str();
+    let reported = message.note.as_str();
     let room = NOTE_MAX.saturating_sub(page.len());
     if reported.len() <= room {
         return format!("{reported}{page}");
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
     use crate::api::names::{TaskKind, TaskUid};
 
-    fn notice(namespace: &str, n: usize, reason: Reason) -> EventMessage {
+    fn message(namespace: &str, n: usize, reason: Reason) -> EventMessage {
         EventMessage {
             subject: EventSubject::Task(TaskId {
                 kind: TaskKind::RenderTask,
@@ -405,8 +405,8 @@ mod tests {
         let begin = Instant::now();
         let all = async move {
             let sent = RefCell::new(Vec::new());
-            let deliver = |notice| {
-                sent.borrow_mut().push((begin.elapsed().as_secs(), notice));
+            let deliver = |message| {
+                sent.borrow_mut().push((begin.elapsed().as_secs(), message));
                 std::future::ready(())
             };
             send_all(inbox, deliver).await;
@@ -420,8 +420,8 @@ mod tests {
         namespace: &str,
         reason: Reason,
     ) -> Vec<&'a (u64, EventMessage)> {
-        let is_one = |(_, notice): &&(u64, EventMessage)| {
-            notice.subject.namespace() == namespace && notice.reason == reason
+        let is_one = |(_, message): &&(u64, EventMessage)| {
+            message.subject.namespace() == namespace && message.reason == reason
         };
         sent.iter().filter(is_one).collect()
     }
@@ -430,11 +430,11 @@ mod tests {
     fn a_note_says_what_happened_and_ends_in_the_page_of_its_reason() {
         for reason in Reason::ALL {
             for text in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
-                let notice = EventMessage {
+                let message = EventMessage {
                     note: text.clone(),
-                    ..notice("team", 0, *reason)
+                    ..message("team", 0, *reason)
                 };
-                let note = event(&notice).note.unwrap();
+                let note = event(&message).note.unwrap();
                 assert!(note.len() <= 1_024, "{}", note.len());
                 let page = format!("; see {}", reason.page());
                 assert_eq!(note.ends_with(&page), !reason.is_good(), "{note}");
@@ -455,9 +455,9 @@ mod tests {
         let flood = async move {
             for second in 0..60 {
                 for n in 0..100 {
-                    events.record(notice("loud", second * 100 + n, Reason::JobFailed));
+                    events.record(message("loud", second * 100 + n, Reason::JobFailed));
                 }
-                events.record(notice("quiet", second, Reason::JobFailed));
+                events.record(message("quiet", second, Reason::JobFailed));
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             events.metrics.events_dropped.get()
@@ -465,8 +465,8 @@ mod tests {
         let (all, dropped) = tokio::join!(all, flood);
         let quiet = of(&all, "quiet", Reason::JobFailed);
         assert_eq!(quiet.len(), 60, "each of them");
-        for (second, notice) in quiet {
-            let EventSubject::Task(task) = &notice.subject else {
+        for (second, message) in quiet {
+            let EventSubject::Task(task) = &message.subject else {
                 continue;
             };
             let reported = task.name.trim_start_matches("task-").parse::<u64>().unwrap();
@@ -483,11 +483,11 @@ mod tests {
         let (events, all) = sent();
         let flood = async move {
             for n in 0..1_000 {
-                events.record(notice("loud", n, Reason::TeardownForced));
-                events.record(notice("loud", n, Reason::JobFailed));
+                events.record(message("loud", n, Reason::TeardownForced));
+                events.record(message("loud", n, Reason::JobFailed));
             }
             for n in 0..5 {
-                events.record(notice("quiet", n, Reason::TeardownForced));
+                events.record(message("quiet", n, Reason::TeardownForced));
             }
             tokio::time::sleep(Duration::from_secs(600)).await;
         };
@@ -508,8 +508,8 @@ mod tests {
         let (events, all) = sent();
         let metrics = events.metrics.clone();
         for n in 0..200 {
-            events.record(notice(&format!("team-{n}"), n, Reason::JobFailed));
-            events.record(notice("team", n, Reason::TeardownForced));
+            events.record(message(&format!("team-{n}"), n, Reason::JobFailed));
+            events.record(message("team", n, Reason::TeardownForced));
         }
         drop(events);
         let all = all.await;

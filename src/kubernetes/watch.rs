@@ -17,7 +17,7 @@ mod tasks;
 mod tenant_objects;
 
 pub use endless::{dynamic, endless};
-pub use event::{EngineEvent, ObservedGrant, ReceivedEvent, WatchChange};
+pub use event::{ObservedGrant, ReceivedEvent, TaskWatchEvent, WatchChange};
 pub use job_metadata::{JobMetadata, job_metadata, pod_task, secret_task, task_of};
 pub use jobs::{jobs, pods};
 pub use lean::{LeanWatchEnd, METADATA_LIST, METADATA_WATCH};

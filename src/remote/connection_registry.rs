@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use crate::api::conditions::Reason;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::ApiTransport;
-use crate::kubernetes::watch::{EngineEvent, ReceivedEvent};
+use crate::kubernetes::watch::{ReceivedEvent, TaskWatchEvent};
 use crate::plan::remote::site::{Site, SiteState};
 use crate::remote::kubeconfig::RemoteConfig;
 
@@ -184,7 +184,7 @@ impl ConnectionRegistry {
             let announce = async {
                 permit.before.done().await;
                 // The send fails only when the engine has ended.
-                _ = inputs.send(EngineEvent::Site(site, last).into()).await;
+                _ = inputs.send(TaskWatchEvent::Site(site, last).into()).await;
             };
             end.run_until_cancelled(announce).await;
         });

@@ -15,7 +15,7 @@ use support::programs;
 const PLACES: [usize; 3] = [0, 1, 2];
 
 /// A third cluster and user, which no context names.
-fn with_strays() -> Value {
+fn with_unassigned() -> Value {
     let document = valid();
     let cluster = document["clusters"][1]["cluster"].clone();
     let mut document = document;
@@ -33,7 +33,7 @@ fn refused_everywhere(list: &str, entry: &str, field: &str, value: &Value, error
     assert_eq!(error.reason(), Reason::InsecureKubeconfig, "{error:?}");
     for place in PLACES {
         let document = set(
-            with_strays(),
+            with_unassigned(),
             &format!("/{list}/{place}/{entry}/{field}"),
             value.clone(),
         );
@@ -47,7 +47,7 @@ fn exec(command: &str, arguments: &Value) -> Value {
 
 #[test]
 fn the_document_that_is_broken_here_is_whole() {
-    accepted(&with_strays(), "with strays");
+    accepted(&with_unassigned(), "with strays");
 }
 
 /// Holds: K1, K2, K3, K8.
@@ -198,7 +198,7 @@ async fn no_command_is_run() {
     let command = exec("/bin/sh", &json!(["-c", format!("touch {}", marker.display())]));
     for place in PLACES {
         let document = set(
-            with_strays(),
+            with_unassigned(),
             &format!("/users/{place}/user"),
             json!({"exec": command}),
         );

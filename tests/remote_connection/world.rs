@@ -14,7 +14,7 @@ use renderhub::api::names::{HubId, TaskUid, job_name};
 use renderhub::base::metrics::Metrics;
 use renderhub::base::metrics::clusters::label;
 use renderhub::kubernetes::apply::{ApiTransport, CallError, ResponseLimit};
-use renderhub::kubernetes::watch::{EngineEvent, ReceivedEvent, WatchChange};
+use renderhub::kubernetes::watch::{ReceivedEvent, TaskWatchEvent, WatchChange};
 use renderhub::plan::queue::backoff::BackoffPolicy;
 use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::plan::remote::health::ConnectionTiming;
@@ -258,7 +258,7 @@ impl World {
 async fn listen(mut heard: mpsc::Receiver<ReceivedEvent>, log: Log) {
     while let Some(ReceivedEvent { input, .. }) = heard.recv().await {
         let (site, said, state) = match input {
-            EngineEvent::Job(Some(site), change) => {
+            TaskWatchEvent::Job(Some(site), change) => {
                 let said = match change {
                     WatchChange::Restart => Said::Restart,
                     WatchChange::Seen(mark) => Said::Seen(mark.task.as_str().to_owned()),
@@ -267,7 +267,7 @@ async fn listen(mut heard: mpsc::Receiver<ReceivedEvent>, log: Log) {
                 };
                 (site, said, SiteState::Up)
             }
-            EngineEvent::Site(site, state) => match &state {
+            TaskWatchEvent::Site(site, state) => match &state {
                 SiteState::Up => (site, Said::Up, state),
                 SiteState::Down { reason, .. } => (site, Said::Down(*reason), state),
                 SiteState::Refused { refusal, .. } => (site, Said::Down(refusal.reason), state),

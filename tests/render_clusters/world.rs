@@ -19,7 +19,7 @@ use renderhub::controllers::platform::{CatalogController, PublishedCatalog};
 use renderhub::kubernetes::apply::HubClient;
 use renderhub::kubernetes::events::EventRecorder;
 use renderhub::kubernetes::tenant::TenantSessions;
-use renderhub::kubernetes::watch::{EngineEvent, ReceivedEvent};
+use renderhub::kubernetes::watch::{ReceivedEvent, TaskWatchEvent};
 use renderhub::plan::platform::identity_method::IdentityMethod;
 use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::plan::remote::health::ConnectionTiming;
@@ -378,7 +378,7 @@ async fn start(
     let heard = Arc::clone(&states);
     loops.spawn(async move {
         while let Some(ReceivedEvent { input, .. }) = seen.recv().await {
-            if let EngineEvent::Site(site, state) = input {
+            if let TaskWatchEvent::Site(site, state) = input {
                 heard.lock().expect("no test panics with it").insert(site, state);
             }
         }

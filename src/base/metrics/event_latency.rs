@@ -133,19 +133,19 @@ impl EventLatencyMetrics {
     }
 
     /// Counts an event for which a request left then.
-    pub fn count(&self, journey: &EventLatency, at: Instant) {
+    pub fn count(&self, latency: &EventLatency, at: Instant) {
         let (runs, took) = (
-            journey.runs.label(),
-            at.saturating_duration_since(journey.arrived),
+            latency.runs.label(),
+            at.saturating_duration_since(latency.arrived),
         );
-        for (wait, waited) in WaitReason::ALL.into_iter().zip(journey.waits) {
+        for (wait, waited) in WaitReason::ALL.into_iter().zip(latency.waits) {
             if !waited.is_zero() {
                 let wait = wait.label();
                 let labels = EventWaitLabels { runs, wait };
                 self.waits.get_or_create(&labels).observe(waited.as_secs_f64());
             }
         }
-        let mostly = journey.mostly(took);
+        let mostly = latency.mostly(took);
         let labels = EventShareLabels { runs, mostly };
         self.share.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -210,7 +210,7 @@ impl EventLatency {
 /// The latency that a reconcile is on, until its first request leaves.
 struct CurrentEventLatency {
     metrics: EventLatencyMetrics,
-    journey: Cell<Option<EventLatency>>,
+    latency: Cell<Option<EventLatency>>,
 }
 
 tokio::task_local! {
@@ -220,18 +220,18 @@ tokio::task_local! {
 /// Does the work of a reconcile. The first request in it ends the latency; one that sends none gives the latency back.
 pub async fn measure<T>(
     metrics: &EventLatencyMetrics,
-    journey: Option<EventLatency>,
+    latency: Option<EventLatency>,
     work: impl Future<Output = T>,
 ) -> (T, Option<EventLatency>) {
     let under_way = CurrentEventLatency {
         metrics: metrics.clone(),
-        journey: Cell::new(journey),
+        latency: Cell::new(latency),
     };
     // In memory of its own, or each future around it would keep room for it once more.
     let work = Box::pin(work);
     let work = async {
         let done = work.await;
-        (done, UNDER_WAY.with(|under_way| under_way.journey.take()))
+        (done, UNDER_WAY.with(|under_way| under_way.latency.take()))
     };
     UNDER_WAY.scope(under_way, work).await
 }
@@ -240,8 +240,8 @@ pub async fn measure<T>(
 pub fn mark_sent() {
     // What is no reconcile has no latency.
     _ = UNDER_WAY.try_with(|under_way| {
-        if let Some(journey) = under_way.journey.take() {
-            under_way.metrics.count(&journey, Instant::now());
+        if let Some(latency) = under_way.latency.take() {
+            under_way.metrics.count(&latency, Instant::now());
         }
     });
 }
@@ -249,11 +249,11 @@ pub fn mark_sent() {
 /// A request that has not left yet waited for the pace of its cluster.
 pub fn paced(time: Duration) {
     _ = UNDER_WAY.try_with(|under_way| {
-        let mut journey = under_way.journey.take();
-        if let Some(journey) = &mut journey {
-            journey.waited(WaitReason::Pace, time);
+        let mut latency = under_way.latency.take();
+        if let Some(latency) = &mut latency {
+            latency.waited(WaitReason::Pace, time);
         }
-        under_way.journey.set(journey);
+        under_way.latency.set(latency);
     });
 }
 
@@ -276,16 +276,16 @@ mod tests {
         let (metrics, registry) = Metrics::new();
         let ago = |millis| Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
         mark_sent();
-        let mut journey = EventLatency::new(ago(100));
-        journey.set_runs(TaskLocation::Elsewhere);
-        journey.waited(WaitReason::Turn, Duration::from_millis(10));
+        let mut latency = EventLatency::new(ago(100));
+        latency.set_runs(TaskLocation::Elsewhere);
+        latency.waited(WaitReason::Turn, Duration::from_millis(10));
         let pass = async {
             paced(Duration::from_millis(80));
             mark_sent();
             paced(Duration::from_millis(80));
             mark_sent();
         };
-        let ((), left) = measure(&metrics.event_latency, Some(journey), pass).await;
+        let ((), left) = measure(&metrics.event_latency, Some(latency), pass).await;
         assert!(left.is_none());
         let ((), left) = measure(&metrics.event_latency, Some(EventLatency::new(ago(7))), async {}).await;
         assert!(left.is_some(), "nothing was sent");

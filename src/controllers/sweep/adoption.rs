@@ -144,19 +144,19 @@ mod tests {
             (TRIES, (TRIES, 0), (TRIES + 1, 1)),
             (2 * TRIES, (TRIES, 0), (2 * TRIES, 0)),
         ] {
-            let wire = Arc::new(Busy {
+            let transport = Arc::new(Busy {
                 changes: AtomicUsize::new(changes),
                 written: Mutex::default(),
             });
-            let objects = TaskObjectClient::new(wire.clone(), None, "jobs".to_owned(), hub.clone());
+            let objects = TaskObjectClient::new(transport.clone(), None, "jobs".to_owned(), hub.clone());
             let (metrics, _) = Metrics::new();
             for (writes, taken) in [first, second] {
                 take_over(&objects, &metrics, vec![takeover()]).await;
-                let written = wire.written.lock().unwrap().len();
+                let written = transport.written.lock().unwrap().len();
                 let adopted = metrics.adopted_jobs.get();
                 assert_eq!((written, adopted), (writes, taken), "{changes} changes");
             }
-            let written = wire.written.lock().unwrap();
+            let written = transport.written.lock().unwrap();
             let first: Vec<_> = (0..first.0).map(|version| version.to_string()).collect();
             assert!(
                 written.starts_with(&first),

@@ -18,7 +18,7 @@ pub const WALK: Duration = Duration::from_secs(60);
 const SHEETS: usize = 100;
 /// Objects of no task that one sweep of one cluster removes. At three calls each it takes half of the time between two sweeps;
 /// what is more is left to the next one.
-pub const STRANGERS: usize = 1_000;
+pub const ORPHANS: usize = 1_000;
 
 /// Sweeps of sites that remove something at once; what finds no place is left to its next sweep.
 pub const REMOVALS: usize = 16;
@@ -52,7 +52,7 @@ pub struct PagedSweep {
     sheets: usize,
     until: Instant,
     /// What was found to be of no task.
-    pub strangers: OrphanBatch,
+    pub orphans: OrphanBatch,
 }
 
 /// One step of it: the objects of one page.
@@ -104,7 +104,7 @@ impl OrphanBatch {
     }
 
     const fn has_room(&mut self) -> bool {
-        let has_room = self.secrets.len() + self.jobs.len() + self.pull_copies.len() < STRANGERS;
+        let has_room = self.secrets.len() + self.jobs.len() + self.pull_copies.len() < ORPHANS;
         if !has_room {
             self.left_out += 1;
         }
@@ -124,7 +124,7 @@ impl PagedSweep {
             next: None,
             sheets: 0,
             until: Instant::now() + WALK,
-            strangers: OrphanBatch::default(),
+            orphans: OrphanBatch::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl PagedSweep {
         let asked = self.objects.list(listing, self.next.as_deref());
         let sheet = timeout_at(self.until, asked).await;
         let sheet = sheet.unwrap_or(Err(CallError::Timeout))?;
-        self.strangers.illegible += sheet.illegible;
+        self.orphans.illegible += sheet.illegible;
         self.next = sheet.next;
         let following = match listing {
             _ if self.next.is_some() => Some(listing),
@@ -197,14 +197,14 @@ mod tests {
         }
     }
 
-    async fn walk(pause: Duration) -> (CallError, usize, Duration) {
-        let wire = Arc::new(Endless(pause, AtomicUsize::new(0)));
+    async fn sweep(pause: Duration) -> (CallError, usize, Duration) {
+        let transport = Arc::new(Endless(pause, AtomicUsize::new(0)));
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
-        let objects = TaskObjectClient::new(wire.clone(), None, "renders".to_owned(), hub);
-        let (mut walk, begin) = (PagedSweep::new(objects, true), Instant::now());
+        let objects = TaskObjectClient::new(transport.clone(), None, "renders".to_owned(), hub);
+        let (mut sweep, begin) = (PagedSweep::new(objects, true), Instant::now());
         loop {
-            if let Err(error) = walk.step().await {
-                return (error, wire.1.load(Ordering::Relaxed), begin.elapsed());
+            if let Err(error) = sweep.step().await {
+                return (error, transport.1.load(Ordering::Relaxed), begin.elapsed());
             }
         }
     }
@@ -212,23 +212,23 @@ mod tests {
     /// Holds: H2, B9.
     #[tokio::test(start_paused = true)]
     async fn all_pages_of_a_list_have_one_deadline_and_their_number_an_end() {
-        let (error, asked, took) = walk(Duration::from_secs(25)).await;
+        let (error, asked, took) = sweep(Duration::from_secs(25)).await;
         assert_eq!((error, asked, took), (CallError::Timeout, 3, WALK));
-        let (error, asked, _) = walk(Duration::ZERO).await;
+        let (error, asked, _) = sweep(Duration::ZERO).await;
         assert_eq!((error, asked), (CallError::TooLarge, SHEETS));
     }
 
     /// Holds: B5.
     #[test]
-    fn of_strangers_a_bounded_number_is_kept_and_the_rest_counted() {
-        let mut strangers = OrphanBatch::default();
-        for n in 0..STRANGERS + 7 {
-            strangers.add_job(|| OrphanJob {
+    fn of_orphans_a_bounded_number_is_kept_and_the_rest_counted() {
+        let mut orphans = OrphanBatch::default();
+        for n in 0..ORPHANS + 7 {
+            orphans.add_job(|| OrphanJob {
                 name: format!("render-{n}"),
                 uid: "u".to_owned(),
             });
         }
-        assert_eq!((strangers.jobs.len(), strangers.left_out), (STRANGERS, 7));
+        assert_eq!((orphans.jobs.len(), orphans.left_out), (ORPHANS, 7));
     }
 
     /// Holds: B9.

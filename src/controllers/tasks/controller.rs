@@ -114,7 +114,7 @@ pub struct TaskController {
 }
 
 impl TaskController {
-    /// An engine that has seen nothing yet, for the tasks of these scopes and what the platform offers.
+    /// A controller that has seen nothing yet, for the tasks of these scopes and what the platform offers.
     #[must_use]
     pub fn new(
         context: Arc<ReconcileContext>,
@@ -285,7 +285,7 @@ pub(super) mod tests {
     use crate::kubernetes::events::EventRecorder;
     use crate::kubernetes::pod_results::PodResults;
     use crate::kubernetes::tenant::TenantSessions;
-    use crate::kubernetes::watch::{EngineEvent, JobMetadata, WatchChange};
+    use crate::kubernetes::watch::{JobMetadata, TaskWatchEvent, WatchChange};
     use crate::plan::platform::feature_gates::FeatureGates;
     use crate::plan::platform::identity_method::IdentityMethod;
     use crate::plan::platform::tenancy::TenancyPolicy;
@@ -301,8 +301,8 @@ pub(super) mod tests {
     use super::super::outcome::{JobUpdate, ReconcileOutcome, StatusUpdate};
     use super::*;
 
-    /// An engine whose calls go nowhere.
-    pub(in crate::controllers) fn engine() -> TaskController {
+    /// A controller whose calls go nowhere.
+    pub(in crate::controllers) fn controller() -> TaskController {
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
@@ -398,31 +398,32 @@ pub(super) mod tests {
         }]
     }
 
-    fn see(engine: &mut TaskController, uid: &str) -> TaskUid {
-        see_in(engine, "team-a", uid, json!({}))
+    fn see(controller: &mut TaskController, uid: &str) -> TaskUid {
+        see_in(controller, "team-a", uid, json!({}))
     }
 
-    fn see_in(engine: &mut TaskController, namespace: &str, uid: &str, spec: Value) -> TaskUid {
+    fn see_in(controller: &mut TaskController, namespace: &str, uid: &str, spec: Value) -> TaskUid {
         let meta =
             json!({"name": uid, "namespace": namespace, "uid": uid, "resourceVersion": "1", "generation": 1});
         let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.handle_event(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        controller
+            .handle_event(TaskWatchEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
     /// Holds: D4.
     #[tokio::test]
     async fn a_panic_costs_one_task_an_error_and_a_retry() {
-        let mut engine = engine();
-        let (broken, other) = (see(&mut engine, "broken"), see(&mut engine, "other"));
-        assert_eq!(engine.queue.keys.take(Instant::now()), Some(broken.clone()));
-        engine
+        let mut controller = controller();
+        let (broken, other) = (see(&mut controller, "broken"), see(&mut controller, "other"));
+        assert_eq!(controller.queue.keys.take(Instant::now()), Some(broken.clone()));
+        controller
             .running
             .spawn(WorkItem::Pass(broken.clone()), async { panic!("on purpose") });
-        let ended = engine.running.next().await.unwrap();
-        engine.finish(ended);
-        let errors = engine
+        let ended = controller.running.next().await.unwrap();
+        controller.finish(ended);
+        let errors = controller
             .metrics
             .reconcile_errors
             .get_or_create(&ErrorLabels {
@@ -430,15 +431,15 @@ pub(super) mod tests {
                 stage: "",
             })
             .get();
-        assert_eq!((errors, engine.running.passes().len()), (1, 0));
+        assert_eq!((errors, controller.running.passes().len()), (1, 0));
         assert_eq!(
-            engine.queue.keys.take(Instant::now()),
+            controller.queue.keys.take(Instant::now()),
             Some(other),
             "the other task goes on"
         );
         let soon = Instant::now() + Duration::from_secs(2);
         assert_eq!(
-            engine.queue.keys.take(soon),
+            controller.queue.keys.take(soon),
             Some(broken),
             "the broken one is tried again"
         );
@@ -446,8 +447,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn nothing_is_decided_before_everything_was_seen() {
-        let mut engine = engine();
-        let task = see(&mut engine, "task");
+        let mut controller = controller();
+        let task = see(&mut controller, "task");
         let all = [
             SyncSource::Jobs,
             SyncSource::Pods,
@@ -456,14 +457,14 @@ pub(super) mod tests {
             SyncSource::Ledger,
         ];
         for source in all {
-            engine.mark_synced(&source);
-            engine.start_work();
-            assert!(engine.running.passes().len() == 0 && !*engine.sync.ready.borrow());
+            controller.mark_synced(&source);
+            controller.start_work();
+            assert!(controller.running.passes().len() == 0 && !*controller.sync.ready.borrow());
         }
-        engine.mark_synced(&SyncSource::Tasks(scopes().remove(0)));
-        engine.start_work();
-        assert!(*engine.sync.ready.borrow());
-        assert_eq!(engine.running.passes().next(), Some(&task));
+        controller.mark_synced(&SyncSource::Tasks(scopes().remove(0)));
+        controller.start_work();
+        assert!(*controller.sync.ready.borrow());
+        assert_eq!(controller.running.passes().next(), Some(&task));
     }
 
     /// Holds: T1.
@@ -482,17 +483,17 @@ pub(super) mod tests {
             (Some(("9", &forged)), true),
             (Some(("7", &forged)), false),
         ] {
-            let mut engine = engine();
-            let task = see(&mut engine, "task");
-            engine
+            let mut controller = controller();
+            let task = see(&mut controller, "task");
+            controller
                 .running
                 .spawn(WorkItem::Pass(task.clone()), std::future::pending());
             // The event of the worker's own write comes before the worker does.
             for (version, status) in [Some(("8", &own)), later].into_iter().flatten() {
                 let change = WatchChange::Seen(Box::new(seen(version, status.clone())));
-                engine.handle_event(EngineEvent::Task(scopes().remove(0), change).into());
+                controller.handle_event(TaskWatchEvent::Task(scopes().remove(0), change).into());
             }
-            engine.running = RunningWork::default();
+            controller.running = RunningWork::default();
             let outcome = ReconcileOutcome {
                 task: Some(Arc::new(seen("8", own.clone()))),
                 status: StatusUpdate {
@@ -501,13 +502,13 @@ pub(super) mod tests {
                 },
                 ..ReconcileOutcome::default()
             };
-            engine.handle_outcome(&task, &outcome);
-            engine.handle_deferred_event(&task);
+            controller.handle_outcome(&task, &outcome);
+            controller.handle_deferred_event(&task);
             assert_eq!(
-                engine.index.restore_due(&task, Instant::now()).is_some(),
+                controller.index.restore_due(&task, Instant::now()).is_some(),
                 is_forged
             );
-            assert_eq!(engine.metrics.forged_statuses.get(), u64::from(is_forged));
+            assert_eq!(controller.metrics.forged_statuses.get(), u64::from(is_forged));
         }
     }
 
@@ -525,35 +526,41 @@ pub(super) mod tests {
     /// Holds: D1.
     #[tokio::test]
     async fn a_namespace_has_some_of_the_workers_for_what_runs_here_and_leaves_others_room() {
-        let mut engine = engine();
+        let mut controller = controller();
         for uid in ["a", "b", "c", "d"] {
-            see(&mut engine, uid);
+            see(&mut controller, uid);
         }
-        engine.sync.unsynced.clear();
-        engine.start_work();
-        assert_eq!(engine.running.passes().len(), engine.limits.workers_of_namespace);
-        see_in(&mut engine, "team-b", "other", json!({}));
-        engine.start_work();
+        controller.sync.unsynced.clear();
+        controller.start_work();
         assert_eq!(
-            engine.running.passes().len(),
-            engine.limits.workers_of_namespace + 1
+            controller.running.passes().len(),
+            controller.limits.workers_of_namespace
+        );
+        see_in(&mut controller, "team-b", "other", json!({}));
+        controller.start_work();
+        assert_eq!(
+            controller.running.passes().len(),
+            controller.limits.workers_of_namespace + 1
         );
     }
 
     #[tokio::test]
     async fn a_slow_cluster_does_not_use_up_what_its_namespace_has_for_others() {
-        let mut engine = engine();
+        let mut controller = controller();
         let spec = json!({
             "config": {"type": "slides"}, "repository": "team-a/shop", "tag": "1", "registryRef": {"name": "main"}, "clusterName": "slow",
         });
         for uid in ["a", "b", "c"] {
-            see_in(&mut engine, "team-a", uid, spec.clone());
+            see_in(&mut controller, "team-a", uid, spec.clone());
         }
-        let here = see(&mut engine, "here");
-        engine.sync.unsynced.clear();
-        engine.start_work();
-        assert!(engine.running.has(&here));
-        assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
+        let here = see(&mut controller, "here");
+        controller.sync.unsynced.clear();
+        controller.start_work();
+        assert!(controller.running.has(&here));
+        assert_eq!(
+            controller.running.passes().len(),
+            controller.limits.passes_of_cluster + 1
+        );
     }
 
     /// A spec for a cluster.
@@ -567,39 +574,45 @@ pub(super) mod tests {
     /// Holds: B2.
     #[tokio::test]
     async fn slow_clusters_leave_others_room_and_the_hub_all_of_its_own_workers() {
-        let mut engine = engine();
+        let mut controller = controller();
         for n in 0..8 {
-            see_in(&mut engine, "team-a", &format!("slow-{n}"), on("slow"));
+            see_in(&mut controller, "team-a", &format!("slow-{n}"), on("slow"));
         }
-        let other = see_in(&mut engine, "team-a", "other", on("other"));
-        engine.sync.unsynced.clear();
-        engine.start_work();
-        assert!(engine.running.has(&other));
-        assert_eq!(engine.running.passes().len(), engine.limits.passes_of_cluster + 1);
+        let other = see_in(&mut controller, "team-a", "other", on("other"));
+        controller.sync.unsynced.clear();
+        controller.start_work();
+        assert!(controller.running.has(&other));
+        assert_eq!(
+            controller.running.passes().len(),
+            controller.limits.passes_of_cluster + 1
+        );
         for n in 0..8 {
             see_in(
-                &mut engine,
+                &mut controller,
                 "team-b",
                 &format!("slower-{n}"),
                 on(&format!("slower-{n}")),
             );
         }
-        engine.start_work();
-        assert_eq!(engine.running.passes().len(), engine.limits.passes_elsewhere);
+        controller.start_work();
+        assert_eq!(
+            controller.running.passes().len(),
+            controller.limits.passes_elsewhere
+        );
         for namespace in ["team-a", "team-b", "team-c"] {
             for n in 0..2 {
                 see_in(
-                    &mut engine,
+                    &mut controller,
                     namespace,
                     &format!("here-{namespace}-{n}"),
                     json!({}),
                 );
             }
         }
-        engine.start_work();
-        let all = engine.limits.passes_elsewhere + engine.limits.workers;
+        controller.start_work();
+        let all = controller.limits.passes_elsewhere + controller.limits.workers;
         assert_eq!(
-            engine.running.passes().len(),
+            controller.running.passes().len(),
             all,
             "all workers are the hub's own"
         );
@@ -607,49 +620,50 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn a_job_that_went_while_its_task_was_worked_on_stays_gone() {
-        let mut engine = engine();
-        let task = see(&mut engine, "task");
-        engine
+        let mut controller = controller();
+        let task = see(&mut controller, "task");
+        controller
             .running
             .spawn(WorkItem::Pass(task.clone()), std::future::pending());
-        engine.handle_event(EngineEvent::Job(None, WatchChange::Gone(task.clone())).into());
+        controller.handle_event(TaskWatchEvent::Job(None, WatchChange::Gone(task.clone())).into());
         let outcome = ReconcileOutcome {
             job: JobUpdate::Known(mark(&task, CompletionHint::No)),
             ..ReconcileOutcome::default()
         };
-        engine.handle_outcome(&task, &outcome);
-        assert!(!engine.index.has_job(&task));
+        controller.handle_outcome(&task, &outcome);
+        assert!(!controller.index.has_job(&task));
     }
 
     #[tokio::test]
     async fn a_job_that_ended_while_its_task_was_worked_on_is_read_right_after() {
-        let mut engine = engine();
-        let task = see(&mut engine, "task");
-        let may_have_ended = |engine: &TaskController, now| {
-            let (view, _) = engine.index.view(&task, Timestamp::UNIX_EPOCH, now);
+        let mut controller = controller();
+        let task = see(&mut controller, "task");
+        let may_have_ended = |controller: &TaskController, now| {
+            let (view, _) = controller.index.view(&task, Timestamp::UNIX_EPOCH, now);
             matches!(view.unwrap().job, JobState::Seen { may_have_ended, .. } if may_have_ended)
         };
         let outcome = |job| ReconcileOutcome {
             job,
             ..ReconcileOutcome::default()
         };
-        assert_eq!(engine.queue.keys.take(Instant::now()), Some(task.clone()));
-        engine
-            .handle_event(EngineEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into());
-        engine.handle_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
-        engine.queue.keys.done(&task);
+        assert_eq!(controller.queue.keys.take(Instant::now()), Some(task.clone()));
+        controller.handle_event(
+            TaskWatchEvent::Job(None, WatchChange::Seen(mark(&task, CompletionHint::Now))).into(),
+        );
+        controller.handle_outcome(&task, &outcome(JobUpdate::Known(mark(&task, CompletionHint::No))));
+        controller.queue.keys.done(&task);
         let now = Instant::now();
-        assert_eq!(engine.queue.keys.take(now), Some(task.clone()));
-        assert!(may_have_ended(&engine, now));
+        assert_eq!(controller.queue.keys.take(now), Some(task.clone()));
+        assert!(may_have_ended(&controller, now));
         // The Job still ran when it was read; it is read again without another event, after a pause.
-        engine.handle_outcome(
+        controller.handle_outcome(
             &task,
             &outcome(JobUpdate::Read(mark(&task, CompletionHint::Now), now)),
         );
-        engine.queue.keys.done(&task);
-        assert_eq!(engine.queue.keys.take(Instant::now()), None);
+        controller.queue.keys.done(&task);
+        assert_eq!(controller.queue.keys.take(Instant::now()), None);
         let later = now + Duration::from_secs(60);
-        assert_eq!(engine.queue.keys.take(later), Some(task.clone()));
-        assert!(may_have_ended(&engine, later));
+        assert_eq!(controller.queue.keys.take(later), Some(task.clone()));
+        assert!(may_have_ended(&controller, later));
     }
 }

@@ -45,7 +45,7 @@ pub struct TaskIndex {
     tasks: HashMap<TaskUid, TaskRecord>,
     jobs: HashMap<TaskUid, KnownJob>,
     /// Jobs with the hub's mark that are of no task that is known to run there.
-    strays: HashMap<TaskUid, Vec<KnownJob>>,
+    unassigned: HashMap<TaskUid, Vec<KnownJob>>,
     /// The lists of Jobs of each site.
     job_lists: Relists<JobLocation>,
     secrets: HashMap<TaskUid, Box<str>>,
@@ -214,7 +214,7 @@ impl TaskIndex {
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid.clone(), record);
         self.give_back(target, job_namespace);
-        self.claim_stray(&uid);
+        self.claim_unassigned(&uid);
     }
 
     /// Whether a whole task is kept, which counts as kept then: there is something to do for it, and room.
@@ -272,13 +272,13 @@ impl TaskIndex {
         let TaskRecord {
             namespace,
             created,
-            remote: abroad,
+            remote,
             ..
         } = self.forget_whole(uid)?;
         if let Some(job) = self.jobs.remove(uid) {
-            self.put_stray(job);
+            self.put_unassigned(job);
         }
-        self.give_back(abroad.target, abroad.job_namespace);
+        self.give_back(remote.target, remote.job_namespace);
         self.namespaces.remove_last(&namespace);
         Some((namespace, created))
     }

@@ -257,8 +257,8 @@ impl Reconciler<'_> {
                 self.outcome.is_gone = !task.has_finalizer();
                 self.apply_change(task, task.resource_version.clone(), |t| t.deleting = true);
             }
-            ReconcileStep::Load(cargo) => {
-                self.copied_credentials = Some(self.load_credentials(&cargo).await?);
+            ReconcileStep::Load(copies) => {
+                self.copied_credentials = Some(self.load_credentials(&copies).await?);
             }
             ReconcileStep::Abandon => self.record_leftovers(task).await?,
             ReconcileStep::Vouch(identity) => self.vouched = Some(self.check_identity(&identity).await?),

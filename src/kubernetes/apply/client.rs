@@ -53,8 +53,8 @@ impl HubClient {
     /// Calls of this hub, with Jobs and Secrets in `namespace`.
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, namespace: String, hub_id: HubId) -> Self {
-        let wire = Arc::new(HubTransport(client));
-        Self::over(TaskObjectClient::new(wire, Some(metrics), namespace, hub_id))
+        let transport = Arc::new(HubTransport(client));
+        Self::over(TaskObjectClient::new(transport, Some(metrics), namespace, hub_id))
     }
 
     pub(super) fn over(objects: TaskObjectClient) -> Self {
@@ -262,9 +262,14 @@ mod tests {
         }
     }
 
-    fn hub_client(wire: Arc<dyn ApiTransport>) -> HubClient {
+    fn hub_client(transport: Arc<dyn ApiTransport>) -> HubClient {
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
-        HubClient::over(TaskObjectClient::new(wire, None, "rendering".to_owned(), hub))
+        HubClient::over(TaskObjectClient::new(
+            transport,
+            None,
+            "rendering".to_owned(),
+            hub,
+        ))
     }
 
     fn task_id(number: usize) -> TaskId {
@@ -322,14 +327,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_whole_tasks_are_read_at_a_time_and_each_gets_its_turn() {
-        let wire = Arc::new(Counting::default());
-        let calls = hub_client(wire.clone());
+        let transport = Arc::new(Counting::default());
+        let calls = hub_client(transport.clone());
         let begin = Instant::now();
         let ids: Vec<_> = (0..3 * READS).map(task_id).collect();
         let read = join_all(ids.iter().map(|id| calls.get_task(id))).await;
         assert!(read.into_iter().all(|task| task.unwrap().is_none()));
         assert_eq!(
-            (wire.1.load(Ordering::Relaxed), begin.elapsed()),
+            (transport.1.load(Ordering::Relaxed), begin.elapsed()),
             (READS, 3 * PAUSE)
         );
     }

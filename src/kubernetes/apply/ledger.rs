@@ -181,14 +181,14 @@ mod tests {
             (N - 1, (true, N, N), (true, N, N + 1)),
             (N, (false, N, N), (true, N + 1, N + 1)),
         ] {
-            let wire = Arc::new(Contended {
+            let transport = Arc::new(Contended {
                 changes: AtomicUsize::new(others),
                 ..Contended::default()
             });
             let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
             let metrics = Some(Metrics::new().0);
             let calls = HubClient::over(TaskObjectClient::new(
-                wire.clone(),
+                transport.clone(),
                 metrics,
                 "rendering".to_owned(),
                 hub,
@@ -203,7 +203,7 @@ mod tests {
                     }
                 };
                 let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-                let found = (is_written, count(&wire.reads), count(&wire.writes));
+                let found = (is_written, count(&transport.reads), count(&transport.writes));
                 assert_eq!(found, expected, "others write {others} times");
             }
         }

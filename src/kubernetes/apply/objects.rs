@@ -39,8 +39,8 @@ const UNREADABLE: CallError = CallError::Transport(TransportStage::Decode);
 /// Calls for Jobs, config Secrets and pods.
 #[derive(Clone)]
 pub struct TaskObjectClient {
-    wire: Arc<dyn ApiTransport>,
-    /// Where calls are counted; a wire to another cluster counts its own.
+    transport: Arc<dyn ApiTransport>,
+    /// Where calls are counted; a transport to another cluster counts its own.
     metrics: Option<Metrics>,
     namespace: String,
     hub_id: HubId,
@@ -55,16 +55,16 @@ impl fmt::Debug for TaskObjectClient {
 }
 
 impl TaskObjectClient {
-    /// Calls of this hub over a wire, in `namespace`.
+    /// Calls of this hub over a transport, in `namespace`.
     #[must_use]
     pub fn new(
-        wire: Arc<dyn ApiTransport>,
+        transport: Arc<dyn ApiTransport>,
         metrics: Option<Metrics>,
         namespace: String,
         hub_id: HubId,
     ) -> Self {
         Self {
-            wire,
+            transport,
             metrics,
             namespace,
             hub_id,
@@ -119,7 +119,7 @@ impl TaskObjectClient {
         let body = serde_json::to_vec(object).map_err(|_| CallError::Transport(TransportStage::Internal))?;
         let request = lean_write(self.own::<K>().create(&create(dry_run), body));
         let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
-        let answer = tokio::time::timeout(DEADLINE, self.wire.submit(request)).await;
+        let answer = tokio::time::timeout(DEADLINE, self.transport.submit(request)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout.into()));
         self.count(
             "create",
@@ -313,7 +313,7 @@ impl TaskObjectClient {
         extent: ResponseLimit,
     ) -> Result<Bytes, CallError> {
         let request = request.map_err(|_| CallError::Transport(TransportStage::Internal))?;
-        let answer = tokio::time::timeout(DEADLINE, self.wire.send(request, extent)).await;
+        let answer = tokio::time::timeout(DEADLINE, self.transport.send(request, extent)).await;
         let answer = answer.unwrap_or(Err(CallError::Timeout));
         self.count(verb, resource, answer.as_ref().map_err(|error| *error));
         answer

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::base::metrics::{KindLabel, Metrics};
 
 use super::errors::{WatchName, is_usable};
-use super::event::{EngineEvent, ReceivedEvent, WatchChange};
+use super::event::{ReceivedEvent, TaskWatchEvent, WatchChange};
 
 /// Pause before a watch is reopened, so that a server that refuses each start is not asked in a loop.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(super) async fn run<K>(
     metrics: Metrics,
     name: &'static str,
     out: mpsc::Sender<ReceivedEvent>,
-    map: impl Fn(Event<K>) -> Option<EngineEvent>,
+    map: impl Fn(Event<K>) -> Option<TaskWatchEvent>,
 ) where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
@@ -51,7 +51,7 @@ pub(super) async fn run<K>(
 pub(super) async fn forward<K>(
     events: impl Stream<Item = Event<K>>,
     out: mpsc::Sender<ReceivedEvent>,
-    map: impl Fn(Event<K>) -> Option<EngineEvent>,
+    map: impl Fn(Event<K>) -> Option<TaskWatchEvent>,
 ) {
     let mut events = Box::pin(events);
     while let Some(event) = events.next().await {

@@ -37,7 +37,7 @@ pub struct ObservedGrant {
 
 /// What the controller learns from its watches.
 #[derive(Debug)]
-pub enum EngineEvent {
+pub enum TaskWatchEvent {
     /// Tasks of one scope.
     Task(TaskWatchScope, WatchChange<Box<Task>>),
     /// Jobs with the hub's mark, in the rendering namespace or at a site.
@@ -60,12 +60,12 @@ pub struct ReceivedEvent {
     /// When it was decoded.
     pub at: Instant,
     /// What it is.
-    pub input: EngineEvent,
+    pub input: TaskWatchEvent,
 }
 
-impl From<EngineEvent> for ReceivedEvent {
+impl From<TaskWatchEvent> for ReceivedEvent {
     /// It came now.
-    fn from(input: EngineEvent) -> Self {
+    fn from(input: TaskWatchEvent) -> Self {
         let at = Instant::now();
         Self { at, input }
     }

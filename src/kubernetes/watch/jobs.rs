@@ -15,7 +15,7 @@ use crate::kubernetes::pod_results::PodResults;
 use crate::plan::task::job_state;
 
 use super::endless::{change, run};
-use super::event::{EngineEvent, ReceivedEvent};
+use super::event::{ReceivedEvent, TaskWatchEvent};
 use super::job_metadata::{job_metadata, pod_task, task_of};
 
 /// Watches the hub's Jobs by metadata until the channel closes.
@@ -34,7 +34,7 @@ pub async fn jobs(
             |o| job_metadata(&o.metadata),
             |o| job_metadata(&o.metadata).map(|mark| mark.task),
         )?;
-        Some(EngineEvent::Job(None, change))
+        Some(TaskWatchEvent::Job(None, change))
     })
     .await;
 }
@@ -54,7 +54,7 @@ pub async fn pods(
     run(api, config, metrics, "pods", out, move |event| {
         match event {
             Event::Init => notes.clear(),
-            Event::InitDone => return Some(EngineEvent::PodsSeen),
+            Event::InitDone => return Some(TaskWatchEvent::PodsSeen),
             Event::Apply(pod) | Event::InitApply(pod) => {
                 let (task, note) = (pod_task(&pod.metadata)?, job_state::read_pod(&pod)?);
                 notes.put(task, note);

@@ -11,7 +11,7 @@ use crate::kubernetes::object::{SlimObject, task_resource};
 
 use super::endless::{api_in, change, endless_with, forward};
 use super::errors::is_forbidden;
-use super::event::{EngineEvent, ReceivedEvent};
+use super::event::{ReceivedEvent, TaskWatchEvent};
 use super::scope::TaskWatchScope;
 use super::tenant_objects::of_tenants;
 
@@ -28,13 +28,13 @@ pub async fn tasks(
     let received = move |error: &watcher::Error| {
         // If the channel is full, the next error sends it again.
         if is_forbidden(error) {
-            _ = reported.try_send(EngineEvent::Refused(refused.clone()).into());
+            _ = reported.try_send(TaskWatchEvent::Refused(refused.clone()).into());
         }
     };
     let events = endless_with(api, of_tenants(), metrics, scope.kind.plural(), received);
     forward(events, out, |event| {
         let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
-        Some(EngineEvent::Task(scope.clone(), change))
+        Some(TaskWatchEvent::Task(scope.clone(), change))
     })
     .await;
 }

@@ -13,7 +13,7 @@ use crate::base::metrics::Metrics;
 use crate::kubernetes::object::SlimObject;
 
 use super::endless::{api_in, change, run};
-use super::event::{EngineEvent, ObservedGrant, ReceivedEvent};
+use super::event::{ObservedGrant, ReceivedEvent, TaskWatchEvent};
 use super::scope::TaskWatchScope;
 
 /// Objects in a page of what tenants make, where a server cannot stream its lists. An object is 1.5 MiB at the most, so a page
@@ -40,7 +40,7 @@ pub async fn grants(
     );
     run(api, of_tenants(), metrics, "referencegrants", out, move |event| {
         let change = change(event, grant, |object: &SlimObject| grant(object.clone()))?;
-        Some(EngineEvent::Grant(scope.clone(), change))
+        Some(TaskWatchEvent::Grant(scope.clone(), change))
     })
     .await;
 }
@@ -62,7 +62,7 @@ pub async fn registries(
         |event| match event {
             Event::Init | Event::InitDone => None,
             Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => {
-                object.into_spec().0.namespace.map(EngineEvent::Registry)
+                object.into_spec().0.namespace.map(TaskWatchEvent::Registry)
             }
         },
     )

@@ -147,11 +147,11 @@ fn loaded(
     spec: &RenderTaskSpec,
     resolved: ResolvedTask,
 ) -> Result<ResolvedTask, ReconcileStep> {
-    let Some(cargo) = o.target.and_then(|_| resolved.copy_request()) else {
+    let Some(copies) = o.target.and_then(|_| resolved.copy_request()) else {
         return Ok(resolved);
     };
     match o.copied_credentials {
-        None => Err(ReconcileStep::Load(cargo)),
+        None => Err(ReconcileStep::Load(copies)),
         Some(Err(refusal)) => Err(refused(o, spec, refusal)),
         Some(Ok(carried)) => {
             let resolved = resolved.loaded(o.task, carried);

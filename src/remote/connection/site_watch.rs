@@ -18,7 +18,7 @@ use super::common::{ConnectionContext, now};
 use super::session::ConnectionSession;
 use crate::base::metrics::KindLabel;
 use crate::kubernetes::apply::CallError;
-use crate::kubernetes::watch::{EngineEvent, JobMetadata, ReceivedEvent, WatchChange};
+use crate::kubernetes::watch::{JobMetadata, ReceivedEvent, TaskWatchEvent, WatchChange};
 use crate::kubernetes::write_fence::FenceClosed;
 use crate::plan::remote::health::{ClockReading, ConnectionFault, SiteWatchStateMachine};
 use crate::plan::remote::site::{ClusterName, Site, SiteState};
@@ -277,7 +277,7 @@ impl WatchTask {
 impl EventSink {
     async fn send_change(self, change: WatchChange<JobMetadata>) {
         let is_synced = matches!(change, WatchChange::Synced);
-        let input = EngineEvent::Job(Some(Arc::clone(&self.site)), change);
+        let input = TaskWatchEvent::Job(Some(Arc::clone(&self.site)), change);
         // The send fails only when the engine has ended.
         _ = self.inputs.send(input.into()).await;
         if is_synced {

@@ -8,7 +8,7 @@ use super::report::ConnectionReport;
 use super::shared::SiteClient;
 use super::site_watch::{SiteWatch, SiteWatchMessage, SiteWatchUpdate};
 use crate::base::metrics::clusters::label;
-use crate::kubernetes::watch::EngineEvent;
+use crate::kubernetes::watch::TaskWatchEvent;
 use crate::plan::remote::health::{ConnectionEvent, ConnectionFault, ConnectionHealth, ConnectionPhase};
 use crate::plan::remote::site::{Site, SiteState};
 
@@ -190,7 +190,7 @@ impl ConnectionActor {
         _ = self
             .common
             .inputs
-            .send(EngineEvent::Site(Arc::clone(site), state).into())
+            .send(TaskWatchEvent::Site(Arc::clone(site), state).into())
             .await;
     }
 
@@ -213,7 +213,7 @@ impl ConnectionActor {
             _ = self
                 .common
                 .inputs
-                .send(EngineEvent::Site(site, state).into())
+                .send(TaskWatchEvent::Site(site, state).into())
                 .await;
         }
     }

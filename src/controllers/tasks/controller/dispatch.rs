@@ -64,16 +64,16 @@ impl TaskController {
         span.in_scope(|| tracing::debug!(has_slot, waited_for = waited, "a pass over a task begins"));
         let record = self.index.task(&uid);
         let location = record.map_or(TaskLocation::Here, TaskRecord::location);
-        let journey = self.latencies.started(&uid, waited_for, location, Instant::now());
-        let (context, journeys) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
+        let latency = self.latencies.started(&uid, waited_for, location, Instant::now());
+        let (context, latencies) = (Arc::clone(&self.context), self.metrics.event_latency.clone());
         let offers = self.offers.view();
         self.running.spawn(WorkItem::Pass(uid.clone()), async move {
             let pass = reconcile(context, offers, view, has_slot).instrument(span);
-            let (outcome, journey) = measure(&journeys, journey, pass).await;
+            let (outcome, latency) = measure(&latencies, latency, pass).await;
             let passed = TimedOutcome {
                 started: now,
                 outcome,
-                latency: journey,
+                latency,
             };
             WorkResult::Pass(uid, Box::new(passed))
         });
@@ -158,12 +158,12 @@ mod tests {
 
     use super::super::super::reconciler::ReconcileContext;
     use super::super::super::task_record::LARGE;
-    use super::super::tests::{engine, scopes};
+    use super::super::tests::{controller, scopes};
     use super::*;
     use crate::api::names::TaskKind;
     use crate::base::metrics::ErrorLabels;
     use crate::kubernetes::apply::ApiTransport;
-    use crate::kubernetes::watch::{EngineEvent, WatchChange};
+    use crate::kubernetes::watch::{TaskWatchEvent, WatchChange};
     use crate::plan::remote::site::{ClusterName, Site, SiteState};
     use crate::plan::task::model::Task;
     use crate::remote::SiteClients;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// A task whose spec says where its Job runs.
-    fn see_as(engine: &mut TaskController, uid: &str, place: &Value) -> TaskUid {
+    fn see_as(controller: &mut TaskController, uid: &str, place: &Value) -> TaskUid {
         let meta = json!({
             "name": uid, "namespace": "team-a", "uid": uid, "resourceVersion": "1", "generation": 1,
         });
@@ -200,26 +200,29 @@ mod tests {
             spec[field] = value.clone();
         }
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.handle_event(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        controller
+            .handle_event(TaskWatchEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
-    fn see_on(engine: &mut TaskController, cluster: &str, uid: &str) -> TaskUid {
-        let uid = see_as(engine, uid, &json!({"clusterName": cluster}));
+    fn see_on(controller: &mut TaskController, cluster: &str, uid: &str) -> TaskUid {
+        let uid = see_as(controller, uid, &json!({"clusterName": cluster}));
         let site = Site {
             cluster: ClusterName::Platform(cluster.to_owned()),
             namespace: "jobs".to_owned(),
         };
-        let site = engine.sites.intern(site, Timestamp::now());
-        engine.sites.transition(&site, SiteState::Up, Timestamp::now());
-        engine.sites.listed(&site);
-        engine.index.set_site(&uid, &site);
+        let site = controller.sites.intern(site, Timestamp::now());
+        controller
+            .sites
+            .transition(&site, SiteState::Up, Timestamp::now());
+        controller.sites.listed(&site);
+        controller.index.set_site(&uid, &site);
         uid
     }
 
     /// A task whose configuration is so long, for this cluster or for the hub's own.
     fn see_long(
-        engine: &mut TaskController,
+        controller: &mut TaskController,
         namespace: &str,
         cluster: Option<&str>,
         uid: &str,
@@ -234,64 +237,71 @@ mod tests {
             "registryRef": {"name": "main"}, "clusterName": cluster,
         });
         let task = Task::new(TaskKind::RenderTask, &meta, spec, json!({})).unwrap();
-        engine.handle_event(EngineEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
+        controller
+            .handle_event(TaskWatchEvent::Task(scopes().remove(0), WatchChange::Seen(Box::new(task))).into());
         TaskUid::new(uid)
     }
 
     /// Whether a task is for the hub's own cluster, and takes the next that may be worked on.
-    fn take(engine: &mut TaskController) -> Option<(TaskUid, bool)> {
-        let (index, limits) = (&engine.index, &engine.limits);
+    fn take(controller: &mut TaskController) -> Option<(TaskUid, bool)> {
+        let (index, limits) = (&controller.index, &controller.limits);
         let owner = |uid: &TaskUid| limits.owner(index.task(uid).unwrap());
-        let (uid, _) = engine.queue.keys.take_fair(Instant::now(), owner)?;
+        let (uid, _) = controller.queue.keys.take_fair(Instant::now(), owner)?;
         let is_here = index.task(&uid).unwrap().remote.target.is_none();
         Some((uid, is_here))
     }
 
     #[tokio::test]
     async fn of_many_large_tasks_few_are_worked_on_at_once_and_small_ones_do_not_wait_for_them() {
-        let mut engine = engine();
+        let mut controller = controller();
         for n in 0..200 {
             let (team, west) = (format!("team-{}", n % 10), format!("west-{}", n % 9));
             let cluster = (n % 2 == 0).then_some(&*west);
-            see_long(&mut engine, &team, cluster, format!("large-{n}").as_str(), LARGE);
+            see_long(
+                &mut controller,
+                &team,
+                cluster,
+                format!("large-{n}").as_str(),
+                LARGE,
+            );
         }
         let (mut held, mut ended) = (VecDeque::new(), 0);
         while ended < 200 {
-            held.extend(std::iter::from_fn(|| take(&mut engine)));
+            held.extend(std::iter::from_fn(|| take(&mut controller)));
             let here = held.iter().filter(|(_, is_here)| *is_here).count();
             let elsewhere = held.len() - here;
-            let limits = engine.limits;
+            let limits = controller.limits;
             assert!(here <= limits.large_passes && elsewhere <= limits.large_passes_elsewhere);
             assert!(ended > 0 || held.len() == limits.large_passes + limits.large_passes_elsewhere);
             for cluster in [None, Some("west-0"), Some("east")] {
                 let name = format!("small-{ended}-{}", cluster.unwrap_or("here"));
-                let small = see_long(&mut engine, "team-0", cluster, name.as_str(), 10);
-                assert_eq!(take(&mut engine), Some((small.clone(), cluster.is_none())));
-                engine.queue.keys.done(&small);
+                let small = see_long(&mut controller, "team-0", cluster, name.as_str(), 10);
+                assert_eq!(take(&mut controller), Some((small.clone(), cluster.is_none())));
+                controller.queue.keys.done(&small);
             }
             let (uid, _) = held.pop_front().unwrap();
-            engine.queue.keys.done(&uid);
+            controller.queue.keys.done(&uid);
             ended += 1;
         }
-        assert!(engine.queue.keys.is_empty());
+        assert!(controller.queue.keys.is_empty());
     }
 
     #[tokio::test]
     async fn how_far_a_call_came_is_counted_but_for_clusters_that_tenants_name() {
-        let mut engine = engine();
+        let mut controller = controller();
         let own = json!({"kubeConfig": {"secretRef": {"name": "edge"}}, "serviceAccountName": "builder"});
         let tasks = [
-            see_as(&mut engine, "here", &json!({})),
-            see_on(&mut engine, "east", "east"),
-            see_as(&mut engine, "own", &own),
+            see_as(&mut controller, "here", &json!({})),
+            see_on(&mut controller, "east", "east"),
+            see_as(&mut controller, "own", &own),
         ];
         for uid in &tasks {
-            engine.fail(uid, "Transport", Some("connect"));
+            controller.fail(uid, "Transport", Some("connect"));
         }
         let count = |stage| {
             let kind = "Transport";
             let labels = ErrorLabels { kind, stage };
-            engine.metrics.reconcile_errors.get_or_create(&labels).get()
+            controller.metrics.reconcile_errors.get_or_create(&labels).get()
         };
         assert_eq!((count("connect"), count("")), (2, 1));
     }
@@ -299,23 +309,23 @@ mod tests {
     /// Holds: B2.
     #[tokio::test]
     async fn a_pass_for_a_cluster_that_may_not_be_asked_yet_is_not_begun_and_keeps_its_turn() {
-        let mut engine = engine();
+        let mut controller = controller();
         let again = Instant::now() + Duration::from_secs(30);
-        if let Some(context) = Arc::<ReconcileContext>::get_mut(&mut engine.context) {
+        if let Some(context) = Arc::<ReconcileContext>::get_mut(&mut controller.context) {
             context.site_clients = Arc::new(Paced(Mutex::new(1), again));
         }
-        let first = see_on(&mut engine, "slow", "first");
+        let first = see_on(&mut controller, "slow", "first");
         for n in 0..100 {
-            see_on(&mut engine, "slow", &format!("slow-{n}"));
+            see_on(&mut controller, "slow", &format!("slow-{n}"));
         }
-        let other = see_on(&mut engine, "other", "other");
-        engine.sync.unsynced.clear();
+        let other = see_on(&mut controller, "other", "other");
+        controller.sync.unsynced.clear();
         let now = Instant::now();
-        engine.start_passes(now);
-        let at_work: Vec<_> = engine.running.passes().collect();
+        controller.start_passes(now);
+        let at_work: Vec<_> = controller.running.passes().collect();
         assert_eq!(at_work.len(), 2, "{at_work:?}");
-        assert!(engine.running.has(&first) && engine.running.has(&other));
-        assert_eq!(engine.queue.keys.len(), 100);
-        assert_eq!(engine.queue.keys.next_wake(), Some(again));
+        assert!(controller.running.has(&first) && controller.running.has(&other));
+        assert_eq!(controller.queue.keys.len(), 100);
+        assert_eq!(controller.queue.keys.next_wake(), Some(again));
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct EventLatencies {
 /// A part of an event latency that is not over.
 #[derive(Debug)]
 struct OpenEventLatency {
-    journey: EventLatency,
+    latency: EventLatency,
     /// `None` for a worker: which pool it waits for is known at the end.
     wait: Option<WaitReason>,
     since: Instant,
@@ -56,12 +56,12 @@ impl EventLatencies {
     pub(super) fn put(
         &mut self,
         uid: &TaskUid,
-        journey: EventLatency,
+        latency: EventLatency,
         wait: Option<WaitReason>,
         since: Instant,
     ) {
         let leg = OpenEventLatency {
-            journey,
+            latency,
             wait,
             since,
             fenced: self.fenced(since),
@@ -75,16 +75,16 @@ impl EventLatencies {
         let mut leg = self.of.remove(uid)?;
         let waited = now.saturating_duration_since(leg.since);
         let without_claim = fenced.saturating_sub(leg.fenced).min(waited);
-        leg.journey.waited(WaitReason::Lease, without_claim);
-        leg.journey
+        leg.latency.waited(WaitReason::Lease, without_claim);
+        leg.latency
             .waited(leg.wait.unwrap_or(worker), waited.saturating_sub(without_claim));
-        Some(leg.journey)
+        Some(leg.latency)
     }
 
     /// A task has its slot, and waits for a worker again.
     pub(super) fn got_slot(&mut self, uid: &TaskUid, now: Instant) {
-        if let Some(journey) = self.take(uid, WaitReason::Turn, now) {
-            self.put(uid, journey, None, now);
+        if let Some(latency) = self.take(uid, WaitReason::Turn, now) {
+            self.put(uid, latency, None, now);
         }
     }
 
@@ -95,8 +95,8 @@ impl EventLatencies {
         waited_for: Option<&ConcurrencyPool>,
         now: Instant,
     ) {
-        if let Some(journey) = self.take(uid, worker(waited_for), now) {
-            self.put(uid, journey, Some(WaitReason::Pace), now);
+        if let Some(latency) = self.take(uid, worker(waited_for), now) {
+            self.put(uid, latency, Some(WaitReason::Pace), now);
         }
     }
 
@@ -108,17 +108,17 @@ impl EventLatencies {
         runs: TaskLocation,
         now: Instant,
     ) -> Option<EventLatency> {
-        let mut journey = self.take(uid, worker(waited_for), now)?;
-        journey.set_runs(runs);
-        Some(journey)
+        let mut latency = self.take(uid, worker(waited_for), now)?;
+        latency.set_runs(runs);
+        Some(latency)
     }
 
     /// A reconcile of the task ended: what arrived meanwhile waited for that reconcile, and waits for a worker from now on.
     pub(super) fn pass_ended(&mut self, uid: &TaskUid, now: Instant) {
         if self.of.get(uid).is_some_and(|leg| leg.wait.is_none())
-            && let Some(journey) = self.take(uid, WaitReason::Pass, now)
+            && let Some(latency) = self.take(uid, WaitReason::Pass, now)
         {
-            self.put(uid, journey, None, now);
+            self.put(uid, latency, None, now);
         }
     }
 
@@ -147,21 +147,21 @@ mod tests {
     fn the_waits_of_a_task_are_distinguished_and_the_earliest_event_counts() {
         let (uid, begin) = (TaskUid::new("task"), Instant::now());
         let at = |second| begin + Duration::from_secs(second);
-        let mut journeys = EventLatencies::default();
-        journeys.begin(&uid, at(0));
-        journeys.begin(&uid, at(1));
-        journeys.set_fenced(true, at(2));
-        journeys.set_fenced(true, at(3));
-        journeys.set_fenced(false, at(6));
+        let mut latencies = EventLatencies::default();
+        latencies.begin(&uid, at(0));
+        latencies.begin(&uid, at(1));
+        latencies.set_fenced(true, at(2));
+        latencies.set_fenced(true, at(3));
+        latencies.set_fenced(false, at(6));
         let full = ConcurrencyPool::Cluster("west".into());
-        journeys.wait_for_cluster(&uid, Some(&full), at(10));
-        let journey = journeys
+        latencies.wait_for_cluster(&uid, Some(&full), at(10));
+        let latency = latencies
             .started(&uid, Some(&full), TaskLocation::Elsewhere, at(30))
             .unwrap();
-        assert!(journeys.of.is_empty());
-        journeys.put(&uid, journey, Some(WaitReason::Turn), at(31));
-        journeys.got_slot(&uid, at(71));
-        let journey = journeys
+        assert!(latencies.of.is_empty());
+        latencies.put(&uid, latency, Some(WaitReason::Turn), at(31));
+        latencies.got_slot(&uid, at(71));
+        let latency = latencies
             .started(
                 &uid,
                 Some(&ConcurrencyPool::Here),
@@ -180,8 +180,12 @@ mod tests {
         ] {
             expected.waited(wait, Duration::from_secs(seconds));
         }
-        assert_eq!(journey, expected);
-        assert!(journeys.started(&uid, None, TaskLocation::Here, at(73)).is_none());
+        assert_eq!(latency, expected);
+        assert!(
+            latencies
+                .started(&uid, None, TaskLocation::Here, at(73))
+                .is_none()
+        );
     }
 
     /// Holds: B24.
@@ -189,21 +193,21 @@ mod tests {
     fn what_arrives_during_a_pass_of_its_task_waits_for_that_pass_first() {
         let (uid, begin) = (TaskUid::new("task"), Instant::now());
         let at = |second| begin + Duration::from_secs(second);
-        let mut journeys = EventLatencies::default();
-        journeys.pass_ended(&uid, at(0));
-        journeys.begin(&uid, at(1));
-        journeys.pass_ended(&uid, at(6));
-        let journey = journeys.started(&uid, None, TaskLocation::Here, at(8)).unwrap();
+        let mut latencies = EventLatencies::default();
+        latencies.pass_ended(&uid, at(0));
+        latencies.begin(&uid, at(1));
+        latencies.pass_ended(&uid, at(6));
+        let latency = latencies.started(&uid, None, TaskLocation::Here, at(8)).unwrap();
         let mut expected = EventLatency::new(at(1));
         expected.waited(WaitReason::Pass, Duration::from_secs(5));
         expected.waited(WaitReason::Worker, Duration::from_secs(2));
-        assert_eq!(journey, expected);
+        assert_eq!(latency, expected);
         // What the reconcile itself left to wait for a slot goes on waiting for it.
-        journeys.put(&uid, journey, Some(WaitReason::Turn), at(9));
-        journeys.pass_ended(&uid, at(10));
-        journeys.got_slot(&uid, at(19));
-        let journey = journeys.started(&uid, None, TaskLocation::Here, at(19)).unwrap();
+        latencies.put(&uid, latency, Some(WaitReason::Turn), at(9));
+        latencies.pass_ended(&uid, at(10));
+        latencies.got_slot(&uid, at(19));
+        let latency = latencies.started(&uid, None, TaskLocation::Here, at(19)).unwrap();
         expected.waited(WaitReason::Turn, Duration::from_secs(10));
-        assert_eq!(journey, expected);
+        assert_eq!(latency, expected);
     }
 }

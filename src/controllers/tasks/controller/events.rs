@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use crate::api::names::TaskUid;
-use crate::kubernetes::watch::{EngineEvent, JobMetadata, ReceivedEvent, TaskWatchScope, WatchChange};
+use crate::kubernetes::watch::{JobMetadata, ReceivedEvent, TaskWatchEvent, TaskWatchScope, WatchChange};
 use crate::plan::task::model::Task;
 
 use super::super::index::TaskEventKind;
@@ -29,17 +29,17 @@ impl TaskController {
 
     pub(super) fn handle_event(&mut self, ReceivedEvent { at, input }: ReceivedEvent) {
         match input {
-            EngineEvent::Task(scope, change) => self.handle_task_event(&scope, change, at),
-            EngineEvent::Job(origin, change) => self.handle_job_event(&origin, change, at),
-            EngineEvent::Site(site, state) => self.handle_site_event(&site, state),
-            EngineEvent::PodsSeen => self.mark_synced(&SyncSource::Pods),
-            EngineEvent::Grant(scope, change) => {
+            TaskWatchEvent::Task(scope, change) => self.handle_task_event(&scope, change, at),
+            TaskWatchEvent::Job(origin, change) => self.handle_job_event(&origin, change, at),
+            TaskWatchEvent::Site(site, state) => self.handle_site_event(&site, state),
+            TaskWatchEvent::PodsSeen => self.mark_synced(&SyncSource::Pods),
+            TaskWatchEvent::Grant(scope, change) => {
                 if let Some(source) = self.offers.handle_grant_event(scope, change) {
                     self.mark_synced(&source);
                 }
             }
-            EngineEvent::Registry(namespace) => self.offers.mark_dirty(namespace),
-            EngineEvent::Refused(scope) => self.skip_forbidden_scope(&scope),
+            TaskWatchEvent::Registry(namespace) => self.offers.mark_dirty(namespace),
+            TaskWatchEvent::Refused(scope) => self.skip_forbidden_scope(&scope),
         }
     }
 

@@ -30,17 +30,13 @@ impl TaskController {
     /// Handles the outcome of a reconcile. A task that waits for a slot or for the Lease keeps its event latency open; for any
     /// other the event is done.
     pub(super) fn handle_timed_outcome(&mut self, uid: &TaskUid, passed: TimedOutcome) {
-        let TimedOutcome {
-            outcome,
-            latency: journey,
-            ..
-        } = passed;
+        let TimedOutcome { outcome, latency, .. } = passed;
         self.handle_outcome(uid, &outcome);
         let now = Instant::now();
         let goes_on = outcome.wants_slot || outcome.lacks_claim();
-        if let Some(journey) = journey.filter(|_| goes_on && self.index.task(uid).is_some()) {
+        if let Some(latency) = latency.filter(|_| goes_on && self.index.task(uid).is_some()) {
             let wait = outcome.wants_slot.then_some(WaitReason::Turn);
-            self.latencies.put(uid, journey, wait, now);
+            self.latencies.put(uid, latency, wait, now);
         }
         self.end_pass(uid);
     }
@@ -171,11 +167,11 @@ impl TaskController {
         };
         self.sweeps.due = Some(Instant::now() + self.limits.gc_interval);
         self.sweeps.publish_leftovers(&secrets);
-        let strangers = self.adopt_jobs(&None, &others_jobs);
+        let orphans = self.adopt_jobs(&None, &others_jobs);
         let own = self.keep_secrets(secrets);
         self.index.prune_secrets();
         self.mark_synced(&SyncSource::Secrets);
-        self.remove_orphans(&own, strangers);
+        self.remove_orphans(&own, orphans);
         self.remove_idle_copies(&pull_copies);
     }
 
@@ -196,7 +192,7 @@ impl TaskController {
         own
     }
 
-    fn remove_orphans(&mut self, secrets: &[ObjectMeta], strangers: Vec<JobMetadata>) {
+    fn remove_orphans(&mut self, secrets: &[ObjectMeta], orphans: Vec<JobMetadata>) {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
         // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
         let grace = self.limits.gc_interval;
@@ -205,11 +201,15 @@ impl TaskController {
             let mark = marked(meta, now);
             is_orphan(&mark, grace, mark.task.as_ref().and_then(phase))
         });
-        let strays = self.index.unassigned_jobs(&None);
-        let strays = strays.map(|job| job.metadata.clone());
+        let unassigned = self.index.unassigned_jobs(&None);
+        let unassigned = unassigned.map(|job| job.metadata.clone());
         let sweep = SweepCandidates {
             secrets: gone.filter_map(|meta| OrphanSecret::of(hub_id, meta)).collect(),
-            jobs: strangers.into_iter().chain(strays).map(OrphanJob::from).collect(),
+            jobs: orphans
+                .into_iter()
+                .chain(unassigned)
+                .map(OrphanJob::from)
+                .collect(),
             remote_orphans: Vec::new(),
             scopes: Arc::clone(&self.adoption.scopes),
         };

@@ -79,21 +79,17 @@ pub(super) struct WorkPanicked;
 #[derive(Default)]
 pub(super) struct RunningWork {
     set: JoinSet<WorkResult>,
-    pub(super) errands: HashMap<Id, WorkItem>,
+    pub(super) items: HashMap<Id, WorkItem>,
     passes: HashSet<TaskUid>,
 }
 
 impl RunningWork {
-    pub(super) fn spawn(
-        &mut self,
-        errand: WorkItem,
-        work: impl Future<Output = WorkResult> + Send + 'static,
-    ) {
-        if let WorkItem::Pass(uid) = &errand {
+    pub(super) fn spawn(&mut self, item: WorkItem, work: impl Future<Output = WorkResult> + Send + 'static) {
+        if let WorkItem::Pass(uid) = &item {
             self.passes.insert(uid.clone());
         }
         let handle = self.set.spawn(work);
-        self.errands.insert(handle.id(), errand);
+        self.items.insert(handle.id(), item);
     }
 
     /// The next piece of work that ends; `None` while there is none.
@@ -103,11 +99,11 @@ impl RunningWork {
                 Ok((id, finished)) => (id, Ok(finished)),
                 Err(error) => (error.id(), Err(WorkPanicked)),
             };
-            if let Some(errand) = self.errands.remove(&id) {
-                if let WorkItem::Pass(uid) = &errand {
+            if let Some(item) = self.items.remove(&id) {
+                if let WorkItem::Pass(uid) = &item {
                     self.passes.remove(uid);
                 }
-                return Some((errand, ended));
+                return Some((item, ended));
             }
         }
     }

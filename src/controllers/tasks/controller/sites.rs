@@ -38,9 +38,9 @@ impl TaskController {
     /// The site of a task and its state, for a reconcile; requests the site if the task has objects there.
     pub(super) fn site_and_state(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
         let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
-        let abroad = &self.index.task(uid)?.remote;
-        let is_own = matches!(abroad.target.as_deref(), Some(RemoteTarget::Own(_)));
-        if is_own && abroad.site.is_none() && !is_there {
+        let remote = &self.index.task(uid)?.remote;
+        let is_own = matches!(remote.target.as_deref(), Some(RemoteTarget::Own(_)));
+        if is_own && remote.site.is_none() && !is_there {
             // Nothing is remembered of a cluster that a tenant only named.
             return None;
         }
@@ -103,7 +103,7 @@ impl TaskController {
     pub(super) fn follow_sites(&mut self) {
         for request in std::mem::take(&mut self.sites.requests) {
             if let SiteRequest::Close(site) = &request {
-                self.index.forget_strays(&Some(Arc::clone(site)));
+                self.index.forget_unassigned(&Some(Arc::clone(site)));
             }
             // The cluster controller ends only with the process.
             _ = self.site_requests.send(request);
@@ -142,7 +142,7 @@ impl TaskController {
             SiteTransition::Connected => self.sweeps.sites.add(&site),
             SiteTransition::Lost => {
                 // Before it counts as connected again, all of them are listed again.
-                self.index.drop_strays_at(&Some(Arc::clone(&site)));
+                self.index.drop_unassigned_at(&Some(Arc::clone(&site)));
                 let tasks = self.sites.tasks(&site);
                 if tasks.iter().any(|uid| self.index.has_job(uid)) {
                     self.sites.record_loss(&site);

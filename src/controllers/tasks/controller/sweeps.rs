@@ -41,11 +41,11 @@ impl TaskController {
     }
 
     /// Asks for the next page of what is at a site.
-    fn list_next_page(&mut self, site: Arc<Site>, mut walk: Box<PagedSweep>) {
-        let errand = WorkItem::SiteList(Arc::clone(&site));
-        self.running.spawn(errand, async move {
-            let stride = walk.step().await;
-            WorkResult::SiteList(site, walk, stride)
+    fn list_next_page(&mut self, site: Arc<Site>, mut sweep: Box<PagedSweep>) {
+        let item = WorkItem::SiteList(Arc::clone(&site));
+        self.running.spawn(item, async move {
+            let page = sweep.step().await;
+            WorkResult::SiteList(site, sweep, page)
         });
     }
 
@@ -53,21 +53,21 @@ impl TaskController {
     pub(super) fn handle_page(
         &mut self,
         site: &Arc<Site>,
-        mut walk: Box<PagedSweep>,
-        stride: Result<PagedSweepStep, CallError>,
+        mut sweep: Box<PagedSweep>,
+        page: Result<PagedSweepStep, CallError>,
     ) {
-        let stride = match stride {
-            Ok(stride) => stride,
+        let page = match page {
+            Ok(page) => page,
             Err(error) => return self.handle_list_error(site, error),
         };
-        self.record_page(site, &stride, &mut walk.strangers);
-        if !stride.is_last {
-            return self.list_next_page(Arc::clone(site), walk);
+        self.record_page(site, &page, &mut sweep.orphans);
+        if !page.is_last {
+            return self.list_next_page(Arc::clone(site), sweep);
         }
         if self.sites.is_reached(site) {
-            self.finish_list(site, walk);
+            self.finish_list(site, sweep);
         } else {
-            self.remove_given_up_first(site, walk);
+            self.remove_given_up_first(site, sweep);
         }
     }
 
@@ -93,23 +93,23 @@ impl TaskController {
 
     /// Removes what was given up while a site was not reached, and what deleted tasks left there, before anything else of it goes
     /// on: a Job whose task has ended could still push.
-    fn remove_given_up_first(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+    fn remove_given_up_first(&mut self, site: &Arc<Site>, sweep: Box<PagedSweep>) {
         let (jobs, left) = (given_up(&self.index, site), self.sites.orphans(site));
         let objects = self.context.objects_at(site);
         let Some(objects) = objects.filter(|_| !jobs.is_empty() || !left.is_empty()) else {
-            return self.finish_list(site, walk);
+            return self.finish_list(site, sweep);
         };
         let (metrics, site) = (self.metrics.clone(), Arc::clone(site));
         let left = left.into_iter().map(RemoteOrphan::from).collect();
-        let errand = WorkItem::SiteList(Arc::clone(&site));
-        self.running.spawn(errand, async move {
-            let settled = remove_given_up(&objects, &metrics, jobs, left, walk.until()).await;
-            WorkResult::SiteCleared(site, walk, settled)
+        let item = WorkItem::SiteList(Arc::clone(&site));
+        self.running.spawn(item, async move {
+            let settled = remove_given_up(&objects, &metrics, jobs, left, sweep.until()).await;
+            WorkResult::SiteCleared(site, sweep, settled)
         });
     }
 
     /// Everything there is at a site is known.
-    pub(super) fn finish_list(&mut self, site: &Arc<Site>, walk: Box<PagedSweep>) {
+    pub(super) fn finish_list(&mut self, site: &Arc<Site>, sweep: Box<PagedSweep>) {
         self.end_list(site, self.limits.gc_interval);
         let was_reached = self.sites.is_reached(site);
         if self.sites.listed(site).is_none() {
@@ -118,7 +118,7 @@ impl TaskController {
         if !was_reached {
             self.handle_site_up(site);
         }
-        self.sweep_site(site, walk.strangers);
+        self.sweep_site(site, sweep.orphans);
     }
 
     /// Gives the place of a list back; the next one is after a pause.
@@ -129,26 +129,26 @@ impl TaskController {
         }
     }
 
-    fn record_page(&mut self, site: &Arc<Site>, stride: &PagedSweepStep, strangers: &mut OrphanBatch) {
+    fn record_page(&mut self, site: &Arc<Site>, page: &PagedSweepStep, orphans: &mut OrphanBatch) {
         let origin = Some(Arc::clone(site));
-        match stride.listing {
+        match page.listing {
             ListKind::OthersJobs => {
-                for mark in self.adopt_jobs(&origin, &stride.items) {
-                    strangers.add_job(|| mark.into());
+                for mark in self.adopt_jobs(&origin, &page.items) {
+                    orphans.add_job(|| mark.into());
                 }
             }
             ListKind::Secrets => {
-                let metas = stride.items.iter().map(|found| &found.meta);
-                self.keep_site_secrets(site, metas, strangers);
+                let metas = page.items.iter().map(|found| &found.meta);
+                self.keep_site_secrets(site, metas, orphans);
             }
             ListKind::PullCopies => {
                 for copy in idle_copies(
                     &self.context.pull_copies,
                     &origin,
-                    &stride.items,
+                    &page.items,
                     self.limits.gc_interval,
                 ) {
-                    strangers.add_pull_copy(copy);
+                    orphans.add_pull_copy(copy);
                 }
             }
         }
@@ -159,7 +159,7 @@ impl TaskController {
         &mut self,
         site: &Arc<Site>,
         secrets: impl Iterator<Item = &'a ObjectMeta>,
-        strangers: &mut OrphanBatch,
+        orphans: &mut OrphanBatch,
     ) {
         let (origin, now) = (Some(Arc::clone(site)), Timestamp::now());
         for meta in secrets {
@@ -175,7 +175,7 @@ impl TaskController {
             } else if is_orphan(&marked(meta, now), self.limits.gc_interval, None)
                 && let Some(secret) = OrphanSecret::of(&self.adoption.hub_id, meta)
             {
-                strangers.add_secret(secret);
+                orphans.add_secret(secret);
             }
         }
     }
@@ -219,31 +219,31 @@ impl TaskController {
             Some(site) => self.context.objects_at(site),
         };
         let Some(objects) = objects else { return };
-        let errand = match origin {
+        let item = match origin {
             None => WorkItem::Removal,
             Some(site) => WorkItem::SiteRemoval(Arc::clone(site)),
         };
         let metrics = self.metrics.clone();
-        self.running.spawn(errand, async move {
+        self.running.spawn(item, async move {
             take_over(&objects, &metrics, jobs).await;
             WorkResult::Removal
         });
     }
 
     /// Removes what is of no task any more, and what deleted tasks left behind.
-    fn sweep_site(&mut self, site: &Arc<Site>, mut strangers: OrphanBatch) {
+    fn sweep_site(&mut self, site: &Arc<Site>, mut orphans: OrphanBatch) {
         let Some(objects) = self.context.objects_at(site) else {
             return;
         };
-        collect_strays(&self.index, site, &mut strangers);
-        let (left_out, illegible) = (strangers.left_out, strangers.illegible);
+        collect_unassigned(&self.index, site, &mut orphans);
+        let (left_out, illegible) = (orphans.left_out, orphans.illegible);
         if left_out + illegible > 0 {
             // What a cluster calls them is not repeated.
             tracing::warn!(cluster = %site.cluster, left_out, illegible, "a cluster shows more than one sweep removes");
         }
         let sweep = SweepCandidates {
-            secrets: strangers.secrets,
-            jobs: strangers.jobs,
+            secrets: orphans.secrets,
+            jobs: orphans.jobs,
             remote_orphans: self
                 .sites
                 .orphans(site)
@@ -252,7 +252,7 @@ impl TaskController {
                 .collect(),
             scopes: Arc::clone(&self.adoption.scopes),
         };
-        let copies = strangers.pull_copies;
+        let copies = orphans.pull_copies;
         if sweep.is_empty() && copies.is_empty() {
             return;
         }
@@ -261,9 +261,9 @@ impl TaskController {
             return;
         };
         let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
-        let errand = WorkItem::SiteRemoval(Arc::clone(&site));
+        let item = WorkItem::SiteRemoval(Arc::clone(&site));
         let until = tokio::time::Instant::now() + self.limits.gc_interval;
-        self.running.spawn(errand, async move {
+        self.running.spawn(item, async move {
             let settled = remove_orphans(&context.hub_client, &objects, &metrics, sweep).await;
             let origin = Some(Arc::clone(&site));
             remove_unused_copies(&objects, &context.pull_copies, &origin, copies, until).await;
@@ -284,14 +284,14 @@ fn given_up(index: &TaskIndex, site: &Arc<Site>) -> Vec<OrphanJob> {
         .collect()
 }
 
-/// Collects the stray Jobs that the watch of a site shows. Where there are too many, each call starts at another one.
-fn collect_strays(index: &TaskIndex, site: &Arc<Site>, strangers: &mut OrphanBatch) {
+/// Collects the unassigned Jobs that the watch of a site shows. Where there are too many, each call starts at another one.
+fn collect_unassigned(index: &TaskIndex, site: &Arc<Site>, orphans: &mut OrphanBatch) {
     let origin = Some(Arc::clone(site));
     let all = || index.unassigned_jobs(&origin);
     let count = all().count();
     let first = usize::try_from(Timestamp::now().as_second()).unwrap_or_default() % count.max(1);
     for job in all().skip(first).chain(all().take(first)) {
-        strangers.add_job(|| OrphanJob {
+        orphans.add_job(|| OrphanJob {
             name: job.metadata.name.clone(),
             uid: job.metadata.uid.clone(),
         });
@@ -308,9 +308,9 @@ mod tests {
     use crate::remote::memory_budget::MEMORY_BUDGET;
 
     use super::super::sweep_schedule::LISTS;
-    use super::super::tests::engine;
+    use super::super::tests::controller;
     use super::*;
-    use crate::controllers::sweep::paged_sweep::{REMOVALS, STRANGERS};
+    use crate::controllers::sweep::paged_sweep::{ORPHANS, REMOVALS};
 
     /// The chart's memory limit.
     const CHART: usize = 256 << 20;
@@ -322,7 +322,7 @@ mod tests {
     /// Holds: B9.
     #[test]
     fn what_all_clusters_make_the_hub_hold_is_at_most_half_of_the_charts_limit() {
-        let sum = MEMORY_BUDGET + LISTS * SHEET + (LISTS + REMOVALS) * STRANGERS * STRANGER;
+        let sum = MEMORY_BUDGET + LISTS * SHEET + (LISTS + REMOVALS) * ORPHANS * STRANGER;
         assert!(sum <= CHART / 2, "{} MiB", sum >> 20);
     }
 
@@ -353,16 +353,16 @@ mod tests {
     /// Holds: B2.
     #[tokio::test]
     async fn no_more_sites_are_listed_at_once_than_the_bound() {
-        let mut engine = engine();
-        Arc::get_mut(&mut engine.context).unwrap().site_clients = Arc::new(Silent);
-        engine.sync.unsynced.clear();
+        let mut controller = controller();
+        Arc::get_mut(&mut controller.context).unwrap().site_clients = Arc::new(Silent);
+        controller.sync.unsynced.clear();
         for number in 0..2 * LISTS {
             let cluster = ClusterName::Platform(format!("cluster-{number}"));
             let namespace = "jobs".to_owned();
             let site = Arc::new(Site { cluster, namespace });
-            engine.sweeps.sites.add(&site);
+            controller.sweeps.sites.add(&site);
         }
-        engine.start_lists(Instant::now());
-        assert_eq!(engine.running.errands.len(), LISTS);
+        controller.start_lists(Instant::now());
+        assert_eq!(controller.running.items.len(), LISTS);
     }
 }

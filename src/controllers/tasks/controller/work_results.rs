@@ -9,10 +9,10 @@ use crate::api::names::TaskUid;
 use crate::kubernetes::apply::{CallError, TransportStage};
 
 impl TaskController {
-    pub(super) fn finish(&mut self, (errand, ended): EndedWork) {
+    pub(super) fn finish(&mut self, (item, ended): EndedWork) {
         match ended {
             Ok(finished) => self.take_finished(finished),
-            Err(WorkPanicked) => self.retry(errand),
+            Err(WorkPanicked) => self.retry(item),
         }
     }
 
@@ -28,10 +28,10 @@ impl TaskController {
             }
             WorkResult::Sweep(listed) => self.handle_list(listed),
             WorkResult::Removal => {}
-            WorkResult::SiteList(site, walk, stride) => self.handle_page(&site, walk, stride),
-            WorkResult::SiteCleared(site, walk, settled) => {
+            WorkResult::SiteList(site, sweep, page) => self.handle_page(&site, sweep, page),
+            WorkResult::SiteCleared(site, sweep, settled) => {
                 self.sites.remove_orphans(&site, &settled);
-                self.finish_list(&site, walk);
+                self.finish_list(&site, sweep);
             }
             WorkResult::SiteRemoval(site, settled) => self.sites.remove_orphans(&site, &settled),
             WorkResult::Ledger(read) => self.handle_ledger(read),
@@ -40,9 +40,9 @@ impl TaskController {
     }
 
     /// Does what each kind of work needs after a panic, so that it is done again and holds up nothing for ever.
-    fn retry(&mut self, errand: WorkItem) {
+    fn retry(&mut self, item: WorkItem) {
         let soon = Instant::now() + SWEEP_RETRY;
-        match errand {
+        match item {
             WorkItem::Pass(uid) => {
                 self.fail(&uid, "Panic", None);
                 self.end_pass(&uid);
@@ -77,7 +77,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::cache_sync::SyncSource;
-    use super::super::tests::engine;
+    use super::super::tests::controller;
     use super::*;
     use crate::plan::queue::workqueue::WorkQueue;
     use crate::plan::remote::ledger::LedgerChanges;
@@ -105,37 +105,37 @@ mod tests {
         })
     }
 
-    /// An engine that does this now and nothing else.
-    fn busy_with(errand: &WorkItem) -> TaskController {
-        let mut engine = engine();
+    /// A controller that does this now and nothing else.
+    fn busy_with(item: &WorkItem) -> TaskController {
+        let mut controller = controller();
         let now = Instant::now();
-        engine.sync.unsynced.clear();
-        engine.sweeps.due = Some(now + Duration::from_secs(3600));
-        let site = engine
+        controller.sync.unsynced.clear();
+        controller.sweeps.due = Some(now + Duration::from_secs(3600));
+        let site = controller
             .sites
             .intern(Site::clone(&site()), k8s_openapi::jiff::Timestamp::now());
-        engine.sites.request_for_orphans(&site);
-        engine
+        controller.sites.request_for_orphans(&site);
+        controller
             .sites
             .transition(&site, SiteState::Up, k8s_openapi::jiff::Timestamp::now());
-        match errand {
+        match item {
             WorkItem::Pass(uid) => {
-                engine.queue.keys.add(uid);
-                engine.queue.keys.take(now);
+                controller.queue.keys.add(uid);
+                controller.queue.keys.take(now);
             }
-            WorkItem::Sweep => assert!(engine.sweeps.start(now + Duration::from_secs(3600))),
+            WorkItem::Sweep => assert!(controller.sweeps.start(now + Duration::from_secs(3600))),
             WorkItem::Removal | WorkItem::SiteRemoval(_) => {}
             WorkItem::SiteList(site) => {
-                engine.sweeps.sites.add_at(site, now);
-                engine.sweeps.start_site(now);
+                controller.sweeps.sites.add_at(site, now);
+                controller.sweeps.start_site(now);
             }
-            WorkItem::LedgerRead => _ = engine.sync.unsynced.insert(SyncSource::Ledger),
+            WorkItem::LedgerRead => _ = controller.sync.unsynced.insert(SyncSource::Ledger),
             WorkItem::LedgerWrite(changes) => {
-                engine.sites.ledger.add(changes.clone());
-                engine.sites.ledger.take();
+                controller.sites.ledger.add(changes.clone());
+                controller.sites.ledger.take();
             }
         }
-        engine
+        controller
     }
 
     fn is_due<K: std::hash::Hash + Eq + Ord + Clone>(queue: &mut WorkQueue<K>, key: &K) -> bool {
@@ -143,14 +143,14 @@ mod tests {
     }
 
     /// Whether the owner does it again, soon.
-    fn is_tried_again(engine: &mut TaskController, errand: &WorkItem) -> bool {
+    fn is_tried_again(controller: &mut TaskController, item: &WorkItem) -> bool {
         let soon = Instant::now() + Duration::from_secs(60);
-        let is_under_way = engine.running.errands.values().any(|other| other == errand);
-        match errand {
-            WorkItem::Pass(uid) => is_due(&mut engine.queue.keys, uid),
-            WorkItem::Sweep | WorkItem::Removal => engine.sweeps.start(soon),
+        let is_under_way = controller.running.items.values().any(|other| other == item);
+        match item {
+            WorkItem::Pass(uid) => is_due(&mut controller.queue.keys, uid),
+            WorkItem::Sweep | WorkItem::Removal => controller.sweeps.start(soon),
             WorkItem::SiteList(site) | WorkItem::SiteRemoval(site) => {
-                engine.sweeps.start_site(soon).as_ref() == Some(site)
+                controller.sweeps.start_site(soon).as_ref() == Some(site)
             }
             WorkItem::LedgerRead | WorkItem::LedgerWrite(_) => is_under_way,
         }
@@ -159,20 +159,20 @@ mod tests {
     /// Holds: B21, D4.
     #[tokio::test]
     async fn a_panic_in_any_kind_of_work_is_a_retry() {
-        for errand in kinds() {
-            let mut engine = busy_with(&errand);
+        for item in kinds() {
+            let mut controller = busy_with(&item);
             assert!(
-                !is_tried_again(&mut engine, &errand),
-                "{errand:?}: nothing is due before"
+                !is_tried_again(&mut controller, &item),
+                "{item:?}: nothing is due before"
             );
-            let mut engine = busy_with(&errand);
-            engine
+            let mut controller = busy_with(&item);
+            controller
                 .running
-                .spawn(errand.clone(), async { panic!("on purpose") });
-            let ended = engine.running.next().await.unwrap();
+                .spawn(item.clone(), async { panic!("on purpose") });
+            let ended = controller.running.next().await.unwrap();
             assert!(ended.1.is_err());
-            engine.finish(ended);
-            assert!(is_tried_again(&mut engine, &errand), "{errand:?}");
+            controller.finish(ended);
+            assert!(is_tried_again(&mut controller, &item), "{item:?}");
         }
     }
 }

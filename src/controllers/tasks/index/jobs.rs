@@ -33,7 +33,7 @@ impl TaskIndex {
                 metadata: mark,
                 listed,
             };
-            self.put_stray(known);
+            self.put_unassigned(known);
             return None;
         }
         let cleared = self.tasks.get(&mark.task).and_then(|r| r.cleared_job.as_deref());
@@ -108,7 +108,7 @@ impl TaskIndex {
 
     /// Removes a Job that a watch shows as deleted; returns whether it was the Job of a task.
     pub fn remove_job(&mut self, origin: &JobLocation, task: &TaskUid) -> bool {
-        self.drop_strays(task, |job| job.origin == *origin);
+        self.drop_unassigned(task, |job| job.origin == *origin);
         if !self.is_its_place(origin, task) {
             return false;
         }
@@ -137,22 +137,25 @@ impl TaskIndex {
         let listed = self.job_lists.mark(origin);
         let is_stale = |job: &KnownJob| job.origin == *origin && job.listed != listed;
         let known = self.jobs.iter().filter(|(_, job)| is_stale(job));
-        let strays = self.strays.iter().filter(|(_, jobs)| jobs.iter().any(is_stale));
+        let unassigned = self
+            .unassigned
+            .iter()
+            .filter(|(_, jobs)| jobs.iter().any(is_stale));
         known
             .map(|(task, _)| task.clone())
-            .chain(strays.map(|(task, _)| task.clone()))
+            .chain(unassigned.map(|(task, _)| task.clone()))
             .collect()
     }
 
-    /// Forgets all strays at a site that no task uses.
-    pub fn forget_strays(&mut self, origin: &JobLocation) {
-        self.drop_strays_at(origin);
+    /// Forgets all unassigned Jobs at a site that no task uses.
+    pub fn forget_unassigned(&mut self, origin: &JobLocation) {
+        self.drop_unassigned_at(origin);
         self.job_lists.forget(origin);
     }
 
-    /// Forgets all strays at a site that is lost: a cluster that shows others each time it is connected fills no memory.
-    pub fn drop_strays_at(&mut self, origin: &JobLocation) {
-        self.strays.retain(|_, jobs| {
+    /// Forgets all unassigned Jobs at a site that is lost: a cluster that shows others each time it is connected fills no memory.
+    pub fn drop_unassigned_at(&mut self, origin: &JobLocation) {
+        self.unassigned.retain(|_, jobs| {
             jobs.retain(|job| job.origin != *origin);
             !jobs.is_empty()
         });
@@ -170,37 +173,37 @@ impl TaskIndex {
 
     /// Jobs that are of no task that runs there.
     pub fn unassigned_jobs(&self, origin: &JobLocation) -> impl Iterator<Item = &KnownJob> {
-        self.strays
+        self.unassigned
             .values()
             .flatten()
             .filter(move |job| job.origin == *origin)
     }
 
-    pub(super) fn put_stray(&mut self, job: KnownJob) {
-        let known = self.strays.entry(job.metadata.task.clone()).or_default();
+    pub(super) fn put_unassigned(&mut self, job: KnownJob) {
+        let known = self.unassigned.entry(job.metadata.task.clone()).or_default();
         known.retain(|other| other.origin != job.origin);
         known.push(job);
     }
 
-    fn drop_strays(&mut self, task: &TaskUid, is_one: impl Fn(&KnownJob) -> bool) {
-        if let Some(known) = self.strays.get_mut(task) {
+    fn drop_unassigned(&mut self, task: &TaskUid, is_one: impl Fn(&KnownJob) -> bool) {
+        if let Some(known) = self.unassigned.get_mut(task) {
             known.retain(|job| !is_one(job));
             if known.is_empty() {
-                self.strays.remove(task);
+                self.unassigned.remove(task);
             }
         }
     }
 
     /// A Job that was seen before its task is the task's, if it is where the task runs.
-    pub(super) fn claim_stray(&mut self, uid: &TaskUid) {
-        let Some(known) = self.strays.remove(uid) else {
+    pub(super) fn claim_unassigned(&mut self, uid: &TaskUid) {
+        let Some(known) = self.unassigned.remove(uid) else {
             return;
         };
         for job in known {
             if self.is_its_place(&job.origin, uid) {
                 self.jobs.entry(uid.clone()).or_insert(job);
             } else {
-                self.put_stray(job);
+                self.put_unassigned(job);
             }
         }
     }

@@ -14,10 +14,10 @@ use super::TaskIndex;
 
 impl TaskIndex {
     /// An index of nothing yet.
-    pub fn new(tenancy: TenancyPolicy, patience: TaskTimeouts) -> Self {
+    pub fn new(tenancy: TenancyPolicy, timeouts: TaskTimeouts) -> Self {
         Self {
             tenancy,
-            timeouts: patience,
+            timeouts,
             ..Self::default()
         }
     }

@@ -36,9 +36,14 @@ impl ReconcileContext {
     /// Calls to the objects at a site, while that is up.
     #[must_use]
     pub fn objects_at(&self, site: &Site) -> Option<TaskObjectClient> {
-        let wire = self.site_clients.client(site)?;
+        let transport = self.site_clients.client(site)?;
         let hub_id = self.hub_placement.hub_id.clone();
-        Some(TaskObjectClient::new(wire, None, site.namespace.clone(), hub_id))
+        Some(TaskObjectClient::new(
+            transport,
+            None,
+            site.namespace.clone(),
+            hub_id,
+        ))
     }
 
     /// The way to a site for one reconcile, where there is one.
@@ -157,21 +162,21 @@ impl Reconciler<'_> {
     /// Reads the platform's credentials that are copied to another cluster.
     pub(super) async fn load_credentials(
         &self,
-        cargo: &CopyRequest,
+        copies: &CopyRequest,
     ) -> Result<Result<CopiedCredentials, Refusal>, ReconcileError> {
         let calls = &self.context.hub_client;
         let mut carried = CopiedCredentials {
             login: None,
             certificates: None,
         };
-        if let Some((name, host)) = &cargo.secret {
+        if let Some((name, host)) = &copies.secret {
             let secret = calls.get_secret(name).await?;
             let Some(login) = secret.and_then(|secret| login(&secret, host).ok()) else {
                 return Ok(Err(CopyRequest::without_secret()));
             };
             carried.login = Some(login);
         }
-        if let Some((name, key)) = &cargo.certificates {
+        if let Some((name, key)) = &copies.certificates {
             let map = calls.get_config_map(name).await?;
             let bundle = map.and_then(|map| map.data?.remove(key));
             let Some(bundle) = bundle.filter(|text| CopyRequest::fits(text)) else {

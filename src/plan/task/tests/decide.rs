@@ -180,7 +180,7 @@ impl Situation {
             ReconcileStep::AddFinalizer => "add finalizer".to_owned(),
             ReconcileStep::Vouch(identity) => format!("vouch for {identity:?}"),
             ReconcileStep::LookUp(reference) => format!("look up as {:?}", reference.identity),
-            ReconcileStep::Load(cargo) => format!("load {:?}", cargo.secret.map(|(name, _)| name)),
+            ReconcileStep::Load(copies) => format!("load {:?}", copies.secret.map(|(name, _)| name)),
             ReconcileStep::Abandon => "abandon".to_owned(),
             ReconcileStep::Create(_) => "create".to_owned(),
             ReconcileStep::ReadJob => "read".to_owned(),

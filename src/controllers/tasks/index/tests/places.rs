@@ -55,7 +55,7 @@ fn only_where_a_task_runs_its_job_is_believed_in() {
 }
 
 #[test]
-fn a_job_whose_task_is_gone_is_a_stray_where_it_is() {
+fn a_job_whose_task_is_gone_is_unassigned_where_it_is() {
     let now = Instant::now();
     let mut index = TaskIndex::default();
     assert!(see(
@@ -75,7 +75,7 @@ fn a_job_whose_task_is_gone_is_a_stray_where_it_is() {
     index.restart_jobs(&site("east"));
     assert_eq!(index.vanished_jobs(&site("east")), [uid()]);
     assert_eq!(index.vanished_jobs(&site("west")), []);
-    index.forget_strays(&site("east"));
+    index.forget_unassigned(&site("east"));
     assert_eq!(index.unassigned_jobs(&site("east")).count(), 0);
 }
 
