@@ -147,21 +147,21 @@ mod tests {
     fn the_waits_of_a_task_are_distinguished_and_the_earliest_event_counts() {
         let (uid, begin) = (TaskUid::new("task"), Instant::now());
         let at = |second| begin + Duration::from_secs(second);
-        let mut latencies = EventLatencies::default();
-        latencies.begin(&uid, at(0));
-        latencies.begin(&uid, at(1));
-        latencies.set_fenced(true, at(2));
-        latencies.set_fenced(true, at(3));
-        latencies.set_fenced(false, at(6));
+        let mut waits = EventLatencies::default();
+        waits.begin(&uid, at(0));
+        waits.begin(&uid, at(1));
+        waits.set_fenced(true, at(2));
+        waits.set_fenced(true, at(3));
+        waits.set_fenced(false, at(6));
         let full = ConcurrencyPool::Cluster("west".into());
-        latencies.wait_for_cluster(&uid, Some(&full), at(10));
-        let latency = latencies
+        waits.wait_for_cluster(&uid, Some(&full), at(10));
+        let latency = waits
             .started(&uid, Some(&full), TaskLocation::Elsewhere, at(30))
             .unwrap();
-        assert!(latencies.of.is_empty());
-        latencies.put(&uid, latency, Some(WaitReason::Turn), at(31));
-        latencies.got_slot(&uid, at(71));
-        let latency = latencies
+        assert!(waits.of.is_empty());
+        waits.put(&uid, latency, Some(WaitReason::Turn), at(31));
+        waits.got_slot(&uid, at(71));
+        let latency = waits
             .started(
                 &uid,
                 Some(&ConcurrencyPool::Here),
@@ -181,11 +181,7 @@ mod tests {
             expected.waited(wait, Duration::from_secs(seconds));
         }
         assert_eq!(latency, expected);
-        assert!(
-            latencies
-                .started(&uid, None, TaskLocation::Here, at(73))
-                .is_none()
-        );
+        assert!(waits.started(&uid, None, TaskLocation::Here, at(73)).is_none());
     }
 
     /// Holds: B24.
@@ -193,20 +189,20 @@ mod tests {
     fn what_arrives_during_a_pass_of_its_task_waits_for_that_pass_first() {
         let (uid, begin) = (TaskUid::new("task"), Instant::now());
         let at = |second| begin + Duration::from_secs(second);
-        let mut latencies = EventLatencies::default();
-        latencies.pass_ended(&uid, at(0));
-        latencies.begin(&uid, at(1));
-        latencies.pass_ended(&uid, at(6));
-        let latency = latencies.started(&uid, None, TaskLocation::Here, at(8)).unwrap();
+        let mut waits = EventLatencies::default();
+        waits.pass_ended(&uid, at(0));
+        waits.begin(&uid, at(1));
+        waits.pass_ended(&uid, at(6));
+        let latency = waits.started(&uid, None, TaskLocation::Here, at(8)).unwrap();
         let mut expected = EventLatency::new(at(1));
         expected.waited(WaitReason::Pass, Duration::from_secs(5));
         expected.waited(WaitReason::Worker, Duration::from_secs(2));
         assert_eq!(latency, expected);
         // What the reconcile itself left to wait for a slot goes on waiting for it.
-        latencies.put(&uid, latency, Some(WaitReason::Turn), at(9));
-        latencies.pass_ended(&uid, at(10));
-        latencies.got_slot(&uid, at(19));
-        let latency = latencies.started(&uid, None, TaskLocation::Here, at(19)).unwrap();
+        waits.put(&uid, latency, Some(WaitReason::Turn), at(9));
+        waits.pass_ended(&uid, at(10));
+        waits.got_slot(&uid, at(19));
+        let latency = waits.started(&uid, None, TaskLocation::Here, at(19)).unwrap();
         expected.waited(WaitReason::Turn, Duration::from_secs(10));
         assert_eq!(latency, expected);
     }

@@ -132,9 +132,9 @@ mod tests {
             namespace: None,
         };
         let (mut index, at) = (TaskIndex::default(), Timestamp::UNIX_EPOCH);
-        index.see_task(&scope, task("1", json!({})), &SealKey::new([7; 32], at));
+        index.see_task(&scope, task("1", Value::Null), &SealKey::new([7; 32], at));
         let ready = json!({
-            "type": "Ready", "status": "True", "reason": "JobSucceeded", "message": "", "lastTransitionTime": at.to_string(),
+            "type": "JobSucceeded", "status": "True", "reason": "JobSucceeded", "message": "", "lastTransitionTime": at.to_string(),
         });
         let ended = json!({"conditions": [ready], "completionTime": at.to_string()});
         index.changed_task(Arc::new(task("2", ended)));
