@@ -475,14 +475,14 @@ mod tests {
     }
 
     /// Secrets of the hub's that name no task, of which nothing has to be asked before they are removed.
-    fn orphans(count: usize) -> Vec<OrphanSecret> {
-        let stranger = |number| OrphanSecret {
+    fn candidates(count: usize) -> Vec<OrphanSecret> {
+        let candidate = |number| OrphanSecret {
             name: job_name("t", &uid(number)),
             uid: format!("of-{}", uid(number)),
             maker: ObjectCreator::Own,
             owner: OwnerTask::Nothing,
         };
-        (0..count).map(stranger).collect()
+        (0..count).map(candidate).collect()
     }
 
     /// Sweeps with this many things that deleted tasks left, and as many Secrets; what was settled, how long it took, and what
@@ -494,7 +494,7 @@ mod tests {
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub());
         let sweep = SweepCandidates {
-            secrets: orphans(secrets),
+            secrets: candidates(secrets),
             jobs: Vec::new(),
             remote_orphans: (0..lefts).map(left).collect(),
             scopes: Arc::default(),

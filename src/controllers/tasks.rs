@@ -1,4 +1,4 @@
-//! The loop of tasks: an engine that remembers, workers that reconcile one task each, and the records between them.
+//! The loop of tasks: a controller that remembers, workers that reconcile one task each, and the records between them.
 
 pub mod controller;
 mod index;

@@ -87,7 +87,7 @@ pub struct EventMessage {
     pub note: String,
 }
 
-/// Where notices are handed in.
+/// Where messages are handed in.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     waiting: Arc<Mutex<EventBuffer>>,
@@ -145,7 +145,7 @@ impl EventRecorder {
     }
 }
 
-/// Where notices come out.
+/// Where messages come out.
 struct EventReceiver {
     waiting: Arc<Mutex<EventBuffer>>,
     rings: mpsc::Receiver<()>,

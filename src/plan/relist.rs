@@ -58,30 +58,37 @@ pub struct RelistMark(u32);
 
 /// The number of the current list of each scope; a scope is what one watch covers.
 #[derive(Clone, Debug)]
-pub struct Relists<S>(HashMap<S, RelistMark>);
+pub struct Relists<S> {
+    lists: HashMap<S, RelistMark>,
+    /// The newest list of all, so that no mark is given twice, not even to a scope that was forgotten.
+    newest: RelistMark,
+}
 
 impl<S> Default for Relists<S> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self {
+            lists: HashMap::new(),
+            newest: RelistMark::default(),
+        }
     }
 }
 
 impl<S: Hash + Eq> Relists<S> {
     /// A new list of the scope begins: the marks of its objects are stale until the list shows them.
     pub fn begin(&mut self, scope: S) {
-        let mark = self.0.entry(scope).or_default();
-        *mark = RelistMark(mark.0.wrapping_add(1));
+        self.newest = RelistMark(self.newest.0.wrapping_add(1));
+        self.lists.insert(scope, self.newest);
     }
 
     /// The mark of an object of the scope that a list or an event shows now.
     #[must_use]
     pub fn mark(&self, scope: &S) -> RelistMark {
-        self.0.get(scope).copied().unwrap_or_default()
+        self.lists.get(scope).copied().unwrap_or_default()
     }
 
-    /// Forgets a scope of which no object is left.
+    /// Forgets a scope that is watched no more.
     pub fn forget(&mut self, scope: &S) {
-        self.0.remove(scope);
+        self.lists.remove(scope);
     }
 }
 
@@ -196,5 +203,15 @@ mod tests {
         lists.begin("b");
         lists.forget(&"b");
         assert_eq!(lists.mark(&"b"), b);
+    }
+
+    #[test]
+    fn what_a_scope_showed_before_it_was_forgotten_is_stale_in_its_next_list() {
+        let mut lists = Relists::default();
+        lists.begin("a");
+        let before = lists.mark(&"a");
+        lists.forget(&"a");
+        lists.begin("a");
+        assert_ne!(lists.mark(&"a"), before);
     }
 }

@@ -140,7 +140,7 @@ impl ConnectionRegistry {
     }
 
     /// Watches a site through a connection; a site that is open through another one is closed there first. From then on
-    /// the engine gets the states of the site, the first of which is that it is not connected. Does nothing if there is no
+    /// the task controller gets the states of the site, the first of which is that it is not connected. Does nothing if there is no
     /// such connection.
     pub fn open(&self, key: &ConnectionKey, site: Arc<Site>) {
         let mut control = self.control();
@@ -167,12 +167,12 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Stops to watch a site, and announces nothing more of it to the engine.
+    /// Stops to watch a site, and announces nothing more of it to the task controller.
     pub fn close(&self, site: &Site) {
         self.control().close(site, &self.0.common);
     }
 
-    /// Closes a site, if it is open, and announces `last` to the engine, after all earlier states of the site. Needs a tokio
+    /// Closes a site, if it is open, and announces `last` to the task controller, after all earlier states of the site. Needs a tokio
     /// runtime.
     pub fn refuse(&self, site: Arc<Site>, last: SiteState) {
         let mut control = self.control();
@@ -183,7 +183,7 @@ impl ConnectionRegistry {
         self.0.tasks.spawn(async move {
             let announce = async {
                 permit.before.done().await;
-                // The send fails only when the engine has ended.
+                // The send fails only when the task controller has ended.
                 _ = inputs.send(TaskWatchEvent::Site(site, last).into()).await;
             };
             end.run_until_cancelled(announce).await;
@@ -222,7 +222,7 @@ impl ConnectionRegistry {
         self.control().handles.len()
     }
 
-    /// Ends all connections, and waits until their tasks have ended. Nothing of that is announced to the engine.
+    /// Ends all connections, and waits until their tasks have ended. Nothing of that is announced to the task controller.
     pub async fn shutdown(&self) {
         self.0.end.cancel();
         self.0.tasks.close();

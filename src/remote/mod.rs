@@ -50,7 +50,7 @@ pub trait SiteClients: fmt::Debug + Send + Sync {
     fn reserve(&self, site: &Site) -> Result<Option<Arc<dyn ApiTransport>>, Instant>;
 }
 
-/// A request of the engine to the cluster controller.
+/// A request of the task controller to the cluster controller.
 #[derive(Clone, Debug)]
 pub enum SiteRequest {
     /// Tasks run at the site, wait for it, or left something there: connect, and stay connected.

@@ -69,7 +69,7 @@ pub enum Said {
 
 type Log = Arc<Mutex<Vec<(Arc<Site>, Said, SiteState)>>>;
 
-/// Connections, and a listener in the engine's place.
+/// Connections, and a listener in the task controller's place.
 pub struct World {
     pub registry: ConnectionRegistry,
     pub metrics: Metrics,

@@ -134,3 +134,27 @@ kinds! {
         own |found, key, object| found.own_of_version(key, object);
     Registry, registries, "registries", (), |search, key, _object| search.registry(key);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_each_kind_is_decided_by_one_row() {
+        // A kind that is new does not compile without a number here.
+        let number = |kind| match kind {
+            StatusKind::Component => 0,
+            StatusKind::ComponentVersion => 1,
+            StatusKind::Release => 2,
+            StatusKind::Profile => 3,
+            StatusKind::ReleaseBinding => 4,
+            StatusKind::RegistryBinding => 5,
+        };
+        let mut rows: Vec<u8> = KINDS
+            .iter()
+            .filter_map(|row| row.status_kind.map(number))
+            .collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -13,12 +13,12 @@ use crate::controllers::sweep::unused_copies::FoundPullCopy;
 use crate::controllers::sweep::{OrphanJob, OrphanSecret};
 
 /// Longest that all pages of what is at a site take together.
-pub const WALK: Duration = Duration::from_secs(60);
+pub const LONGEST_SWEEP: Duration = Duration::from_secs(60);
 /// Pages of what is at a site, of 500 objects each: a server that always has another one is no endless list.
-const SHEETS: usize = 100;
+const PAGES: usize = 100;
 /// Objects of no task that one sweep of one cluster removes. At three calls each it takes half of the time between two sweeps;
 /// what is more is left to the next one.
-pub const ORPHANS: usize = 1_000;
+pub const CANDIDATES: usize = 1_000;
 
 /// Sweeps of sites that remove something at once; what finds no place is left to its next sweep.
 pub const REMOVALS: usize = 16;
@@ -49,10 +49,10 @@ pub struct PagedSweep {
     /// Whether copies of pull Secrets may be there.
     has_copies: bool,
     next: Option<String>,
-    sheets: usize,
+    pages: usize,
     until: Instant,
     /// What was found to be of no task.
-    pub orphans: OrphanBatch,
+    pub candidates: OrphanBatch,
 }
 
 /// One step of it: the objects of one page.
@@ -104,7 +104,7 @@ impl OrphanBatch {
     }
 
     const fn has_room(&mut self) -> bool {
-        let has_room = self.secrets.len() + self.jobs.len() + self.pull_copies.len() < ORPHANS;
+        let has_room = self.secrets.len() + self.jobs.len() + self.pull_copies.len() < CANDIDATES;
         if !has_room {
             self.left_out += 1;
         }
@@ -122,9 +122,9 @@ impl PagedSweep {
             listing: ListKind::OthersJobs,
             has_copies,
             next: None,
-            sheets: 0,
-            until: Instant::now() + WALK,
-            orphans: OrphanBatch::default(),
+            pages: 0,
+            until: Instant::now() + LONGEST_SWEEP,
+            candidates: OrphanBatch::default(),
         }
     }
 
@@ -140,16 +140,16 @@ impl PagedSweep {
     /// It cannot be read; [`CallError::Timeout`] once all pages together took too long, [`CallError::TooLarge`] where there are
     /// too many.
     pub async fn step(&mut self) -> Result<PagedSweepStep, CallError> {
-        if self.sheets == SHEETS {
+        if self.pages == PAGES {
             return Err(CallError::TooLarge);
         }
-        self.sheets += 1;
+        self.pages += 1;
         let listing = self.listing;
         let asked = self.objects.list(listing, self.next.as_deref());
-        let sheet = timeout_at(self.until, asked).await;
-        let sheet = sheet.unwrap_or(Err(CallError::Timeout))?;
-        self.orphans.illegible += sheet.illegible;
-        self.next = sheet.next;
+        let page = timeout_at(self.until, asked).await;
+        let page = page.unwrap_or(Err(CallError::Timeout))?;
+        self.candidates.illegible += page.illegible;
+        self.next = page.next;
         let following = match listing {
             _ if self.next.is_some() => Some(listing),
             ListKind::OthersJobs => Some(ListKind::Secrets),
@@ -159,7 +159,7 @@ impl PagedSweep {
         self.listing = following.unwrap_or(listing);
         Ok(PagedSweepStep {
             listing,
-            items: sheet.items,
+            items: page.items,
             is_last: following.is_none(),
         })
     }
@@ -213,22 +213,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_pages_of_a_list_have_one_deadline_and_their_number_an_end() {
         let (error, asked, took) = sweep(Duration::from_secs(25)).await;
-        assert_eq!((error, asked, took), (CallError::Timeout, 3, WALK));
+        assert_eq!((error, asked, took), (CallError::Timeout, 3, LONGEST_SWEEP));
         let (error, asked, _) = sweep(Duration::ZERO).await;
-        assert_eq!((error, asked), (CallError::TooLarge, SHEETS));
+        assert_eq!((error, asked), (CallError::TooLarge, PAGES));
     }
 
     /// Holds: B5.
     #[test]
-    fn of_orphans_a_bounded_number_is_kept_and_the_rest_counted() {
-        let mut orphans = OrphanBatch::default();
-        for n in 0..ORPHANS + 7 {
-            orphans.add_job(|| OrphanJob {
+    fn of_candidates_a_bounded_number_is_kept_and_the_rest_counted() {
+        let mut candidates = OrphanBatch::default();
+        for n in 0..CANDIDATES + 7 {
+            candidates.add_job(|| OrphanJob {
                 name: format!("render-{n}"),
                 uid: "u".to_owned(),
             });
         }
-        assert_eq!((orphans.jobs.len(), orphans.left_out), (ORPHANS, 7));
+        assert_eq!((candidates.jobs.len(), candidates.left_out), (CANDIDATES, 7));
     }
 
     /// Holds: B9.

@@ -29,7 +29,7 @@ impl FoundPullCopy {
     }
 }
 
-/// Those of the copies in a place that are as old, and with which no Job was made for that long.
+/// Those of the copies in a place that are at least `grace` old, and with which no Job was made for that long.
 pub fn idle_copies<'a>(
     copies: &PullCopies,
     place: &Place,

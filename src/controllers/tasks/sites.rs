@@ -169,7 +169,7 @@ impl SiteIndex {
             .is_some_and(|entry| entry.list == SiteListState::Whole && entry.announced == SiteState::Up)
     }
 
-    /// A task is there, or wants to be; whether the site has to be asked for.
+    /// A task is there, or wants to be: the site is asked for, unless it is already. Returns whether it was not.
     pub fn add_task(&mut self, site: &Site, task: &TaskUid) -> bool {
         let Some(entry) = self.all.get_mut(site) else {
             return false;
@@ -178,7 +178,7 @@ impl SiteIndex {
         self.request_for_orphans(site)
     }
 
-    /// The same for what was left there.
+    /// Asks for a site where something was left, unless it is asked for already. Returns whether it was not.
     pub fn request_for_orphans(&mut self, site: &Site) -> bool {
         let Some(known) = self.known(site).cloned() else {
             return false;
@@ -256,7 +256,7 @@ impl SiteIndex {
         transition
     }
 
-    /// Everything at the site was listed. `None` where the connection was lost since; else whether the ledger has a loss.
+    /// Everything at the site was listed. `None` where the connection was lost since; else whether a loss was written down, which is over.
     pub fn listed(&mut self, site: &Site) -> Option<bool> {
         let entry = self.all.get_mut(site)?;
         if entry.announced != SiteState::Up {
@@ -324,7 +324,7 @@ impl SiteIndex {
         Some(task)
     }
 
-    /// What was left is not written down any more; at which site, and what is to be done where that is not needed now.
+    /// What was left is not written down any more. Returns at which site, where no task uses that now.
     pub fn forget_orphan(&mut self, task: &TaskUid) -> Option<(Arc<Site>, UnusedSite)> {
         let mut all = self.all.iter();
         let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;

@@ -194,11 +194,11 @@ impl HubClient {
     /// # Errors
     /// A page cannot be read.
     pub async fn list_all(&self, listing: ListKind) -> Result<Vec<ListedObject>, CallError> {
-        let mut sheet = self.objects().list(listing, None).await?;
-        let mut all = sheet.items;
-        while let Some(next) = sheet.next {
-            sheet = self.objects().list(listing, Some(&next)).await?;
-            all.append(&mut sheet.items);
+        let mut page = self.objects().list(listing, None).await?;
+        let mut all = page.items;
+        while let Some(next) = page.next {
+            page = self.objects().list(listing, Some(&next)).await?;
+            all.append(&mut page.items);
         }
         Ok(all)
     }

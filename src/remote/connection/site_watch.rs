@@ -166,7 +166,7 @@ struct WatchTask {
     sink: EventSink,
 }
 
-/// Sends what a watch sees to the engine and to the connection.
+/// Sends what a watch sees to the task controller and to the connection.
 #[derive(Clone)]
 struct EventSink {
     inputs: mpsc::Sender<ReceivedEvent>,
@@ -278,7 +278,7 @@ impl EventSink {
     async fn send_change(self, change: WatchChange<JobMetadata>) {
         let is_synced = matches!(change, WatchChange::Synced);
         let input = TaskWatchEvent::Job(Some(Arc::clone(&self.site)), change);
-        // The send fails only when the engine has ended.
+        // The send fails only when the task controller has ended.
         _ = self.inputs.send(input.into()).await;
         if is_synced {
             self.send_update(SiteWatchUpdate::Synced).await;

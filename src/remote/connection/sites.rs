@@ -106,7 +106,7 @@ impl ConnectionActor {
         }
     }
 
-    /// Sends each changed site state to the engine, and updates the report of the connection.
+    /// Sends each changed site state to the task controller, and updates the report of the connection.
     pub(super) async fn announce_changes(&mut self) {
         let health = self.connection.health();
         let now = now();
@@ -174,7 +174,7 @@ impl ConnectionActor {
         }
         let was_up = matches!(site_watch.announced, Some((SiteState::Up, _)));
         site_watch.announced = Some((state.clone(), site_watch.number));
-        // The site client exists before the engine learns that the site is up, and is gone before it learns that it is down.
+        // The site client exists before the task controller learns that the site is up, and is gone before it learns that it is down.
         match state {
             SiteState::Up if was_up => {}
             SiteState::Up => {

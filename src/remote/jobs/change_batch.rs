@@ -6,7 +6,7 @@ use crate::api::names::TaskUid;
 use crate::kubernetes::watch::{JobMetadata, WatchChange};
 use crate::remote::memory_budget::{MemoryBudget, MemoryShare};
 
-/// Bytes that a Job takes besides its texts: in this inventory, and in the engine's index.
+/// Bytes that a Job takes besides its texts: in this inventory, and in the task controller's index.
 const JOB_OVERHEAD: usize = 1 << 10;
 
 /// The Jobs that a list or a watch showed, by task, with their share of the memory budget.

@@ -24,7 +24,8 @@ impl JobFilter<'_> {
     pub(super) fn job(self, meta: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
         let is_own =
             maker(self.hub, meta) == ObjectCreator::Own && meta.namespace.as_deref() == Some(self.namespace);
-        let job = job_metadata(meta).filter(|job| is_own && is_uid(&job.uid) && is_uid(job.task.as_str()))?;
+        let job = is_own.then(|| job_metadata(meta))?;
+        let job = job.filter(|job| is_uid(&job.uid) && is_uid(job.task.as_str()))?;
         let has_hash = unhex(&job.spec_hash).is_some();
         let is_url = |url: &String| url.bytes().all(|byte| byte.is_ascii_graphic());
         Some(JobMetadata {

@@ -167,11 +167,11 @@ impl TaskController {
         };
         self.sweeps.due = Some(Instant::now() + self.limits.gc_interval);
         self.sweeps.publish_leftovers(&secrets);
-        let orphans = self.adopt_jobs(&None, &others_jobs);
+        let candidates = self.adopt_jobs(&None, &others_jobs);
         let own = self.keep_secrets(secrets);
         self.index.prune_secrets();
         self.mark_synced(&SyncSource::Secrets);
-        self.remove_orphans(&own, orphans);
+        self.remove_orphans(&own, candidates);
         self.remove_idle_copies(&pull_copies);
     }
 
@@ -192,7 +192,7 @@ impl TaskController {
         own
     }
 
-    fn remove_orphans(&mut self, secrets: &[ObjectMeta], orphans: Vec<JobMetadata>) {
+    fn remove_orphans(&mut self, secrets: &[ObjectMeta], candidates: Vec<JobMetadata>) {
         let phase = |uid: &TaskUid| self.index.task(uid).map(|r| r.phase);
         // Seen by two sweeps: what is younger may belong to a task that the watch has not shown yet.
         let grace = self.limits.gc_interval;
@@ -205,7 +205,7 @@ impl TaskController {
         let unassigned = unassigned.map(|job| job.metadata.clone());
         let sweep = SweepCandidates {
             secrets: gone.filter_map(|meta| OrphanSecret::of(hub_id, meta)).collect(),
-            jobs: orphans
+            jobs: candidates
                 .into_iter()
                 .chain(unassigned)
                 .map(OrphanJob::from)

@@ -1,5 +1,5 @@
-//! What the controller does with what is at a site besides what its watch shows: it takes it in page by page, and has removed what
-//! is of no task.
+//! What the controller does with what is at a site, or in the rendering namespace, besides what the watch shows: it takes it in page by
+//! page, and has removed what is of no task.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 
+use crate::api::names::is_uid;
 use crate::kubernetes::apply::{CallError, ListKind, ListedObject};
 use crate::kubernetes::watch::{JobMetadata, job_metadata, secret_task};
 use crate::plan::remote::site::{ClusterName, Site};
@@ -60,7 +61,7 @@ impl TaskController {
             Ok(page) => page,
             Err(error) => return self.handle_list_error(site, error),
         };
-        self.record_page(site, &page, &mut sweep.orphans);
+        self.record_page(site, &page, &mut sweep.candidates);
         if !page.is_last {
             return self.list_next_page(Arc::clone(site), sweep);
         }
@@ -118,7 +119,7 @@ impl TaskController {
         if !was_reached {
             self.handle_site_up(site);
         }
-        self.sweep_site(site, sweep.orphans);
+        self.sweep_site(site, sweep.candidates);
     }
 
     /// Gives the place of a list back; the next one is after a pause.
@@ -129,17 +130,17 @@ impl TaskController {
         }
     }
 
-    fn record_page(&mut self, site: &Arc<Site>, page: &PagedSweepStep, orphans: &mut OrphanBatch) {
+    fn record_page(&mut self, site: &Arc<Site>, page: &PagedSweepStep, candidates: &mut OrphanBatch) {
         let origin = Some(Arc::clone(site));
         match page.listing {
             ListKind::OthersJobs => {
                 for mark in self.adopt_jobs(&origin, &page.items) {
-                    orphans.add_job(|| mark.into());
+                    candidates.add_job(|| mark.into());
                 }
             }
             ListKind::Secrets => {
                 let metas = page.items.iter().map(|found| &found.meta);
-                self.keep_site_secrets(site, metas, orphans);
+                self.keep_site_secrets(site, metas, candidates);
             }
             ListKind::PullCopies => {
                 for copy in idle_copies(
@@ -148,7 +149,7 @@ impl TaskController {
                     &page.items,
                     self.limits.gc_interval,
                 ) {
-                    orphans.add_pull_copy(copy);
+                    candidates.add_pull_copy(copy);
                 }
             }
         }
@@ -159,7 +160,7 @@ impl TaskController {
         &mut self,
         site: &Arc<Site>,
         secrets: impl Iterator<Item = &'a ObjectMeta>,
-        orphans: &mut OrphanBatch,
+        candidates: &mut OrphanBatch,
     ) {
         let (origin, now) = (Some(Arc::clone(site)), Timestamp::now());
         for meta in secrets {
@@ -169,13 +170,13 @@ impl TaskController {
                 continue;
             };
             if self.index.is_at(&task, site) {
-                if self.index.see_secret(&task, meta) {
+                if meta.uid.as_deref().is_some_and(is_uid) && self.index.see_secret(&task, meta) {
                     self.queue.ready(&task, EnqueueReason::SecretSeen);
                 }
             } else if is_orphan(&marked(meta, now), self.limits.gc_interval, None)
                 && let Some(secret) = OrphanSecret::of(&self.adoption.hub_id, meta)
             {
-                orphans.add_secret(secret);
+                candidates.add_secret(secret);
             }
         }
     }
@@ -185,7 +186,7 @@ impl TaskController {
     pub(super) fn adopt_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
         let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
         for ListedObject { meta, hint } in jobs {
-            let Some(mark) = job_metadata(meta) else {
+            let Some(mark) = job_metadata(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
                 continue;
             };
             let mark = JobMetadata { hint: *hint, ..mark };
@@ -231,19 +232,19 @@ impl TaskController {
     }
 
     /// Removes what is of no task any more, and what deleted tasks left behind.
-    fn sweep_site(&mut self, site: &Arc<Site>, mut orphans: OrphanBatch) {
+    fn sweep_site(&mut self, site: &Arc<Site>, mut candidates: OrphanBatch) {
         let Some(objects) = self.context.objects_at(site) else {
             return;
         };
-        collect_unassigned(&self.index, site, &mut orphans);
-        let (left_out, illegible) = (orphans.left_out, orphans.illegible);
+        collect_unassigned(&self.index, site, &mut candidates);
+        let (left_out, illegible) = (candidates.left_out, candidates.illegible);
         if left_out + illegible > 0 {
             // What a cluster calls them is not repeated.
             tracing::warn!(cluster = %site.cluster, left_out, illegible, "a cluster shows more than one sweep removes");
         }
         let sweep = SweepCandidates {
-            secrets: orphans.secrets,
-            jobs: orphans.jobs,
+            secrets: candidates.secrets,
+            jobs: candidates.jobs,
             remote_orphans: self
                 .sites
                 .orphans(site)
@@ -252,7 +253,7 @@ impl TaskController {
                 .collect(),
             scopes: Arc::clone(&self.adoption.scopes),
         };
-        let copies = orphans.pull_copies;
+        let copies = candidates.pull_copies;
         if sweep.is_empty() && copies.is_empty() {
             return;
         }
@@ -285,13 +286,13 @@ fn given_up(index: &TaskIndex, site: &Arc<Site>) -> Vec<OrphanJob> {
 }
 
 /// Collects the unassigned Jobs that the watch of a site shows. Where there are too many, each call starts at another one.
-fn collect_unassigned(index: &TaskIndex, site: &Arc<Site>, orphans: &mut OrphanBatch) {
+fn collect_unassigned(index: &TaskIndex, site: &Arc<Site>, candidates: &mut OrphanBatch) {
     let origin = Some(Arc::clone(site));
     let all = || index.unassigned_jobs(&origin);
     let count = all().count();
     let first = usize::try_from(Timestamp::now().as_second()).unwrap_or_default() % count.max(1);
     for job in all().skip(first).chain(all().take(first)) {
-        orphans.add_job(|| OrphanJob {
+        candidates.add_job(|| OrphanJob {
             name: job.metadata.name.clone(),
             uid: job.metadata.uid.clone(),
         });
@@ -310,19 +311,19 @@ mod tests {
     use super::super::sweep_schedule::LISTS;
     use super::super::tests::controller;
     use super::*;
-    use crate::controllers::sweep::paged_sweep::{ORPHANS, REMOVALS};
+    use crate::controllers::sweep::paged_sweep::{CANDIDATES, REMOVALS};
 
     /// The chart's memory limit.
     const CHART: usize = 256 << 20;
     /// Objects on a page of a list, and bytes of one at most: its texts have less than 5 KiB.
-    const SHEET: usize = 500 * (8 << 10);
+    const PAGE_BYTES: usize = 500 * (8 << 10);
     /// Bytes of an object that is to be removed: names, and UIDs.
-    const STRANGER: usize = 1 << 10;
+    const CANDIDATE_BYTES: usize = 1 << 10;
 
     /// Holds: B9.
     #[test]
     fn what_all_clusters_make_the_hub_hold_is_at_most_half_of_the_charts_limit() {
-        let sum = MEMORY_BUDGET + LISTS * SHEET + (LISTS + REMOVALS) * ORPHANS * STRANGER;
+        let sum = MEMORY_BUDGET + LISTS * PAGE_BYTES + (LISTS + REMOVALS) * CANDIDATES * CANDIDATE_BYTES;
         assert!(sum <= CHART / 2, "{} MiB", sum >> 20);
     }
 
