@@ -28,15 +28,21 @@ pub enum ObjectCreator {
 #[must_use]
 pub fn maker(hub: &HubId, meta: &ObjectMeta) -> ObjectCreator {
     let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
+    let is_managed = label(MANAGED_BY).is_some_and(|by| by == MANAGED_BY_VALUE);
+    let creator = match label(HUB_ID).filter(|_| is_managed) {
+        Some(id) if id == hub.as_str() => ObjectCreator::Own,
+        Some(id) if hub.is_kin(id) => ObjectCreator::Kin,
+        _ => return ObjectCreator::Foreign,
+    };
+    // Last, because the name is a hash.
     let task = label(TASK_UID).map(|uid| TaskUid::new(uid));
     let has_its_name = task
         .zip(meta.name.as_deref())
         .is_some_and(|(task, name)| is_name_of(name, &task));
-    let is_managed = label(MANAGED_BY).is_some_and(|by| by == MANAGED_BY_VALUE);
-    match label(HUB_ID).filter(|_| has_its_name && is_managed) {
-        Some(id) if id == hub.as_str() => ObjectCreator::Own,
-        Some(id) if hub.is_kin(id) => ObjectCreator::Kin,
-        _ => ObjectCreator::Foreign,
+    if has_its_name {
+        creator
+    } else {
+        ObjectCreator::Foreign
     }
 }
 

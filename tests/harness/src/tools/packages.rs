@@ -1,5 +1,6 @@
 //! Programs that come from the distribution: containerd, runc, CNI plugins and what a node's network needs.
 
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -7,6 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::process;
 use crate::progress::Progress;
+use crate::tools::cache_directory;
 
 /// A file that must be there, and the Debian package that brings it.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +60,11 @@ pub(crate) const NODE_PACKAGES: [Package; 8] = [
 /// # Errors
 /// If something is missing and cannot be installed; the text is the one line to run.
 pub fn ensure_packages(packages: &[Package]) -> Result<()> {
+    if missing(packages).is_empty() {
+        return Ok(());
+    }
+    let _lock = lock()?;
+    // Another test may have installed them meanwhile.
     let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());
@@ -68,6 +75,15 @@ pub fn ensure_packages(packages: &[Package]) -> Result<()> {
     }
     let _progress = Progress::start(format!("installing {}", missing.join(", ")));
     install(&missing, &line)
+}
+
+/// Waits for another test that installs something: apt refuses to be started twice.
+fn lock() -> Result<File> {
+    let directory = cache_directory()?;
+    fs::create_dir_all(&directory)?;
+    let file = File::create(directory.join("packages.lock"))?;
+    file.lock()?;
+    Ok(file)
 }
 
 fn missing(packages: &[Package]) -> Vec<&'static str> {
