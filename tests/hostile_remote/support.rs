@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use renderhub::api::names::{HubId, TaskUid, hex, job_name};
+use renderhub::api::names::{HubId, TaskUid, job_name};
 use renderhub::kubernetes::apply::CallError;
 use renderhub::kubernetes::watch::{JobMetadata, WatchChange};
 use renderhub::plan::remote::address::AddressPolicy;
@@ -26,6 +26,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use ::support::claim::claimed;
+pub use ::support::uids::uid;
+use ::support::uids::word;
 
 /// A text of the server's; the hub must not repeat it.
 pub const CANARY: &str = "canary-7f3a\u{1b}[31m";
@@ -162,18 +164,6 @@ pub async fn while_others_work<T>(work: impl Future<Output = T>) -> T {
 
 pub fn hub() -> HubId {
     HubId::new("main", "0f5a4e0c-0001").unwrap()
-}
-
-/// A UID that says a short word, as the hexadecimal digits of its bytes.
-pub fn uid(word: &str) -> String {
-    format!("{:-<36}", hex(word.as_bytes()))
-}
-
-/// The word that a UID says.
-fn word(uid: &str) -> String {
-    let digits = uid.trim_end_matches('-').as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    String::from_utf8(digits.chunks(2).map(byte).collect()).unwrap()
 }
 
 /// A Job of the task as a server sends it; both UIDs are said by a short word.

@@ -38,6 +38,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::forward::Forward;
 use support::claim::claimed;
+use support::uids::{uid, word};
 
 /// Longest that anything may take that normally takes moments.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -261,9 +262,9 @@ async fn listen(mut heard: mpsc::Receiver<ReceivedEvent>, log: Log) {
             TaskWatchEvent::Job(Some(site), change) => {
                 let said = match change {
                     WatchChange::Restart => Said::Restart,
-                    WatchChange::Seen(mark) => Said::Seen(mark.task.as_str().to_owned()),
+                    WatchChange::Seen(mark) => Said::Seen(word(mark.task.as_str())),
                     WatchChange::Synced => Said::Synced,
-                    WatchChange::Gone(task) => Said::Gone(task.as_str().to_owned()),
+                    WatchChange::Gone(task) => Said::Gone(word(task.as_str())),
                 };
                 (site, said, SiteState::Up)
             }
@@ -341,9 +342,10 @@ impl Remote {
         (self.plane.address(), self.plane.port()).into()
     }
 
-    /// Makes a Job as the hub would for the task.
+    /// Makes a Job as the hub would for the task, whose UID says this word.
     pub async fn make_job(&self, task: &str) -> Result<()> {
-        let name = job_name("shop", &TaskUid::new(task));
+        let task = uid(task);
+        let name = job_name("shop", &TaskUid::new(&task));
         let container = json!({"name": "renderer", "image": "registry.test/renderer:1"});
         let job: Job = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {
@@ -358,7 +360,7 @@ impl Remote {
     }
 
     pub async fn delete_job(&self, task: &str) -> Result<()> {
-        let name = job_name("shop", &TaskUid::new(task));
+        let name = job_name("shop", &TaskUid::new(&uid(task)));
         let deletion = DeleteParams::background();
         self.jobs().await?.delete(&name, &deletion).await?;
         Ok(())

@@ -25,6 +25,7 @@ pub mod rights;
 pub mod scan;
 mod tasks;
 pub mod tenant;
+pub mod uids;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

@@ -1,0 +1,20 @@
+//! UIDs that say a short word, where a test is to read them and the hub wants those that an API server gives.
+
+use renderhub::api::names::hex;
+
+/// A UID that says a short word, as the hexadecimal digits of its bytes.
+#[must_use]
+pub fn uid(word: &str) -> String {
+    format!("{:-<36}", hex(word.as_bytes()))
+}
+
+/// The word that a UID says.
+///
+/// # Panics
+/// If it is none of [`uid`].
+#[must_use]
+pub fn word(uid: &str) -> String {
+    let digits = uid.trim_end_matches('-').as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    String::from_utf8(digits.chunks(2).map(byte).collect()).unwrap()
+}
