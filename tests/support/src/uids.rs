@@ -2,10 +2,10 @@
 
 use renderhub::api::names::hex;
 
-/// A UID that says a short word, as the hexadecimal digits of its bytes.
+/// A UID that says a short word, as the hexadecimal digits of its bytes, with zeros behind it.
 #[must_use]
 pub fn uid(word: &str) -> String {
-    format!("{:-<36}", hex(word.as_bytes()))
+    format!("{:0<36}", hex(word.as_bytes()))
 }
 
 /// The word that a UID says.
@@ -14,7 +14,7 @@ pub fn uid(word: &str) -> String {
 /// If it is none of [`uid`].
 #[must_use]
 pub fn word(uid: &str) -> String {
-    let digits = uid.trim_end_matches('-').as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    String::from_utf8(digits.chunks(2).map(byte).collect()).unwrap()
+    let bytes = uid.as_bytes().chunks(2).map(byte);
+    String::from_utf8(bytes.take_while(|byte| *byte != 0).collect()).unwrap()
 }
