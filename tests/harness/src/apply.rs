@@ -17,6 +17,8 @@ pub const FIELD_MANAGER: &str = "renderhub-harness";
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a mutating admission policy may not know a new kind; until then the API server answers with 503.
 const KNOWN: Duration = Duration::from_secs(90);
+/// How long one request of those waits.
+const ONE_LOOK: Duration = Duration::from_secs(10);
 
 /// Applies every document, in order, and returns what the API server made of them. Namespaced objects must name their
 /// namespace. After a `CustomResourceDefinition` it waits until the new kind is served.
@@ -93,18 +95,24 @@ async fn until_served(client: &Client, api: &Api<DynamicObject>, crd: &DynamicOb
     )
     .await?;
     for gvk in served_kinds(crd) {
+        // A request to a kind that is new may wait in a busy API server without end, where the next one is answered.
         wait_for(&format!("kind {} to be served", gvk.kind), LIMIT, async || {
-            let (resource, _) = pinned_kind(client, &gvk).await?;
-            let served: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            Ok(Some(
-                served
-                    .list_metadata(&ListParams::default().limit(1))
-                    .await
-                    .map(drop)?,
-            ))
+            tokio::time::timeout(ONE_LOOK, is_served(client, &gvk))
+                .await?
+                .map(Some)
         })
         .await?;
     }
+    Ok(())
+}
+
+async fn is_served(client: &Client, gvk: &GroupVersionKind) -> Result<()> {
+    let (resource, _) = pinned_kind(client, gvk).await?;
+    let served: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    served
+        .list_metadata(&ListParams::default().limit(1))
+        .await
+        .map(drop)?;
     Ok(())
 }
 
