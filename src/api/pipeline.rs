@@ -3,6 +3,7 @@
 mod binding;
 mod component;
 mod hydrated_target;
+mod own_namespace;
 mod profile;
 mod reference;
 mod release;
@@ -16,6 +17,7 @@ pub use hydrated_target::{
     HydratedProfile, HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec,
     HydratedTargetStatus, NamespacedName, PruneFailure, PruneProgress,
 };
+pub use own_namespace::OmitsOwnNamespace;
 pub use profile::{MatchedTarget, Profile, ProfileSpec, ProfileStatus};
 pub use reference::ObjectName;
 pub use release::{ComponentVersionReference, PipelineStatus, Release, ReleaseSpec, ReleaseStatus};

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::target::{ReleaseSource, RenderRegistryKind};
+use super::own_namespace::OmitsOwnNamespace;
+use super::target::{ReleaseSource, RenderRegistryKind, is_default};
 use crate::api::schema;
 
 /// One version of a Target: the lock file of its cluster. The hub writes it, and nothing else may.
@@ -62,6 +63,21 @@ pub struct HydratedTargetSpec {
     pub rollback_to: Option<i64>,
 }
 
+impl OmitsOwnNamespace for HydratedTargetSpec {
+    fn each_namespace(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        for release in self.releases.values_mut().map(Arc::make_mut) {
+            visit(&mut release.namespace);
+            visit(&mut release.source.namespace);
+            visit(&mut release.component_version_ref.namespace);
+            let bindings = release.registry_bindings.iter_mut();
+            bindings.for_each(|binding| visit(&mut binding.namespace));
+        }
+        for profile in &mut self.profiles {
+            visit(&mut profile.namespace);
+        }
+    }
+}
+
 /// Where the chart of a version is pushed to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -87,7 +103,8 @@ pub struct HydratedRegistry {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HydratedRelease {
-    /// Namespace of the Release.
+    /// Namespace of the Release, where it is another than the Target's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
     /// Name of the Release.
@@ -95,8 +112,8 @@ pub struct HydratedRelease {
     pub name: String,
     /// What put it on the Target.
     pub source: ReleaseSource,
-    /// Its priority.
-    #[serde(default)]
+    /// Its priority; without one it is 0.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// The `RegistryBindings` by which the Secrets for its artifacts are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,8 +130,8 @@ pub struct HydratedRelease {
     /// Version of its chart.
     #[schemars(schema_with = "schema::chart_version")]
     pub version: String,
-    /// Whether its chart is pulled over plain HTTP.
-    #[serde(default)]
+    /// Whether its chart is pulled over plain HTTP; without a value it is not.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub insecure: bool,
     /// Secret on the target cluster that its chart is pulled with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,7 +147,8 @@ pub struct HydratedRelease {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HydratedProfile {
-    /// Namespace of the Profile.
+    /// Namespace of the Profile, where it is another than the Target's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
     /// Name of the Profile.
@@ -148,7 +166,8 @@ pub struct HydratedProfile {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespacedName {
-    /// Its namespace.
+    /// Its namespace, where it is another than the Target's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
     /// Its name.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::own_namespace::OmitsOwnNamespace;
 use crate::api::schema;
 
 /// A cluster that gets releases: the hub renders a chart of all of them and pushes it, and Flux on that cluster installs it.
@@ -127,6 +128,19 @@ pub struct TargetStatus {
     pub seal: Option<String>,
 }
 
+impl OmitsOwnNamespace for TargetStatus {
+    fn each_namespace(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        for release in self.releases.iter_mut().map(Arc::make_mut) {
+            visit(&mut release.namespace);
+            visit(&mut release.source.namespace);
+        }
+    }
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// A Release that a Target has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -134,7 +148,8 @@ pub struct TargetRelease {
     /// The name of which a Target has one Release.
     #[schemars(schema_with = "schema::object_name")]
     pub unique_name: String,
-    /// Namespace of the Release.
+    /// Namespace of the Release, where it is another than the Target's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
     /// Name of the Release.
@@ -142,8 +157,8 @@ pub struct TargetRelease {
     pub name: String,
     /// What put it on the Target.
     pub source: ReleaseSource,
-    /// Its priority.
-    #[serde(default)]
+    /// Its priority; without one it is 0.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// Version of its chart.
     #[schemars(schema_with = "schema::chart_version")]
@@ -154,7 +169,8 @@ pub struct TargetRelease {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseSource {
-    /// Namespace of the object.
+    /// Namespace of the object, where it is another than the Target's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
     /// Name of the object.

@@ -158,7 +158,7 @@ impl PipelineStore {
         };
         let status = std::mem::take(&mut object.status);
         object.status = opened(&self.seal_key, &object.uid, object.created, status);
-        K::Spec::share(&mut object, &mut self.parts);
+        K::Spec::complete(&mut object, &key.namespace, &mut self.parts);
         self.shown.add(scope, &key);
         let known = K::map(&self.objects).get(&key);
         if known.is_some_and(|known| known.uid == object.uid && known.version > object.version) {

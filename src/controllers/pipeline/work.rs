@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::api::RenderTask;
 use crate::api::conditions::{ConditionType, Reason, has_reason};
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, Target, TargetStatus};
+use crate::api::pipeline::{
+    HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _, Target, TargetStatus,
+};
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
 use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, NewTask, SeenObject, TargetDecision};
 use crate::plan::pipeline::object::ObjectKey;
@@ -239,13 +241,15 @@ impl TargetWork {
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         let key = ObjectKey::new(&self.target.key.namespace, name);
+        let mut written_spec = spec.clone();
+        written_spec.leave_out(&key.namespace);
         let new = NewObject {
             key: &key,
             label: PIPELINE_BOOTSTRAP,
             // No owner: the garbage collector would take it before its charts are deleted.
             target: None,
             seal: None,
-            spec,
+            spec: &written_spec,
         };
         let uid = writer
             .client

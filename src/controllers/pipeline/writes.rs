@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::RenderTask;
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _};
 use crate::kubernetes::apply::{CallError, HubClient, StatusWrite};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
 use crate::plan::pipeline::decide::NewTask;
@@ -39,7 +39,7 @@ impl Written {
             let known = K::map_mut(objects).get_mut(&key);
             if let Some(mut object) = known.filter(|known| known.uid == uid) {
                 object.take_in(version, |object| object.status = status);
-                K::Spec::share(&mut object, parts);
+                K::Spec::complete(&mut object, &key.namespace, parts);
             }
         }))
     }
@@ -62,7 +62,9 @@ impl PipelineWriter {
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         let (key, uid) = seen;
-        let sealed = &sealed(&self.seal_key, uid, status);
+        let mut written_status = status.clone();
+        written_status.leave_out(&key.namespace);
+        let sealed = &sealed(&self.seal_key, uid, &written_status);
         let write = StatusWrite {
             key,
             uid,

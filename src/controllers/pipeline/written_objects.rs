@@ -21,7 +21,7 @@ impl PipelineStore {
             Written::Version(key, uid, spec) => {
                 let mut version = PipelineObject::made(uid, *spec);
                 version.labels = pipeline_labels(PIPELINE_BOOTSTRAP);
-                HydratedTargetSpec::share(&mut version, &mut self.parts);
+                HydratedTargetSpec::complete(&mut version, &key.namespace, &mut self.parts);
                 if !objects.hydrated_targets.contains_key(&key) {
                     objects.hydrated_targets.insert(key, version);
                 }

@@ -98,21 +98,9 @@ pub enum SiteTransition {
     /// It is not, or not any more.
     Lost,
     /// The platform operator keeps the hub away from it.
-    KeptAway {
-        /// Whether the ledger has a loss, which does not count any more.
-        was_recorded: bool,
-    },
+    KeptAway,
     /// No task uses the site.
     Nothing,
-}
-
-/// A site that no task uses any more.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UnusedSite {
-    /// Whether the cluster controller was asked for it.
-    pub was_asked: bool,
-    /// Whether the ledger has its loss.
-    pub was_recorded: bool,
 }
 
 /// All sites.
@@ -169,55 +157,57 @@ impl SiteIndex {
             .is_some_and(|entry| entry.list == SiteListState::Whole && entry.announced == SiteState::Up)
     }
 
-    /// A task is there, or wants to be: the site is asked for, unless it is already. Returns whether it was not.
-    pub fn add_task(&mut self, site: &Site, task: &TaskUid) -> bool {
-        let Some(entry) = self.all.get_mut(site) else {
-            return false;
-        };
-        entry.tasks.insert(task.clone());
-        self.request_for_orphans(site)
+    /// A task is there, or wants to be: the site is asked for, unless it is already.
+    pub fn add_task(&mut self, site: &Site, task: &TaskUid) {
+        if let Some(entry) = self.all.get_mut(site) {
+            entry.tasks.insert(task.clone());
+            self.request(site);
+        }
     }
 
-    /// Asks for a site where something was left, unless it is asked for already. Returns whether it was not.
-    pub fn request_for_orphans(&mut self, site: &Site) -> bool {
+    /// Asks for a site, unless it is asked for already.
+    pub fn request(&mut self, site: &Site) {
         let Some(known) = self.known(site).cloned() else {
-            return false;
+            return;
         };
         let entry = self.all.get_mut(site);
-        let is_new = entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true));
-        if is_new {
+        if entry.is_some_and(|entry| !std::mem::replace(&mut entry.is_asked, true)) {
             self.requests.push(SiteRequest::Open(known));
         }
-        is_new
     }
 
-    /// Removes a task from a site; returns the site if no task uses it now.
-    pub fn remove_task(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
-        self.all.get_mut(site)?.tasks.remove(task);
-        self.remove_if_unused(site)
-    }
-
-    /// Releases a site that no task uses. The hub keeps a platform's site in the index.
-    fn remove_if_unused(&mut self, site: &Site) -> Option<UnusedSite> {
-        let known = self.known(site).cloned()?;
-        let entry = self.all.get_mut(site)?;
-        if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
-            return None;
+    /// Removes a task from a site, which is closed where no other uses it.
+    pub fn remove_task(&mut self, site: &Site, task: &TaskUid) {
+        if let Some(entry) = self.all.get_mut(site) {
+            entry.tasks.remove(task);
         }
-        let unused = UnusedSite {
-            was_asked: std::mem::take(&mut entry.is_asked),
-            was_recorded: std::mem::take(&mut entry.is_recorded),
+        self.close_if_unused(site);
+    }
+
+    /// Closes a site that no task uses. The hub keeps a platform's site in the index.
+    fn close_if_unused(&mut self, site: &Site) {
+        let (Some(known), Some(entry)) = (self.known(site).cloned(), self.all.get_mut(site)) else {
+            return;
         };
-        if unused.was_recorded {
-            self.ledger.add(ledger::forget_loss(site));
+        if !entry.tasks.is_empty() || !entry.orphans.is_empty() {
+            return;
         }
-        if unused.was_asked {
+        if std::mem::take(&mut entry.is_asked) {
             self.requests.push(SiteRequest::Close(known));
         }
+        self.forget_loss(site);
         if matches!(site.cluster, ClusterName::Own(_)) {
             self.all.remove(site);
         }
-        Some(unused)
+    }
+
+    /// The loss of a site is over: the ledger forgets it, where it has it.
+    fn forget_loss(&mut self, site: &Site) {
+        self.lost.remove(site);
+        let entry = self.all.get_mut(site);
+        if entry.is_some_and(|entry| std::mem::take(&mut entry.is_recorded)) {
+            self.ledger.add(ledger::forget_loss(site));
+        }
     }
 
     /// Applies the announced state of a site.
@@ -243,32 +233,24 @@ impl SiteIndex {
                 }
                 SiteTransition::Lost
             }
-            SiteState::Disconnected => {
-                self.lost.remove(&*site);
-                let was_recorded = std::mem::take(&mut entry.is_recorded);
-                if was_recorded {
-                    self.ledger.add(ledger::forget_loss(&site));
-                }
-                SiteTransition::KeptAway { was_recorded }
-            }
+            SiteState::Disconnected => SiteTransition::KeptAway,
         };
         entry.announced = state;
+        if transition == SiteTransition::KeptAway {
+            self.forget_loss(&site);
+        }
         transition
     }
 
-    /// Everything at the site was listed. `None` where the connection was lost since; else whether a loss was written down, which is over.
-    pub fn listed(&mut self, site: &Site) -> Option<bool> {
-        let entry = self.all.get_mut(site)?;
-        if entry.announced != SiteState::Up {
-            return None;
-        }
+    /// Everything at the site was listed; returns whether it is reached, which it is not where the connection was lost since.
+    pub fn listed(&mut self, site: &Site) -> bool {
+        let entry = self.all.get_mut(site);
+        let Some(entry) = entry.filter(|entry| entry.announced == SiteState::Up) else {
+            return false;
+        };
         entry.list = SiteListState::Whole;
-        self.lost.remove(site);
-        let was_recorded = std::mem::take(&mut entry.is_recorded);
-        if was_recorded {
-            self.ledger.add(ledger::forget_loss(site));
-        }
-        Some(was_recorded)
+        self.forget_loss(site);
+        true
     }
 
     /// The cluster forbids the list; returns whether that is new. A site that was listed before stays reached.
@@ -283,13 +265,13 @@ impl SiteIndex {
         })
     }
 
-    /// Has the loss of a site written down, and returns it, if that is not done yet.
-    pub fn record_loss(&mut self, site: &Site) -> Option<Timestamp> {
-        let entry = self.all.get_mut(site)?;
-        let is_new = !std::mem::replace(&mut entry.is_recorded, true);
-        let since = is_new.then_some(entry.lost_since)?;
-        self.ledger.add(ledger::record_loss(site, since));
-        Some(since)
+    /// Has the loss of a site written down, if that is not done yet.
+    pub fn record_loss(&mut self, site: &Site) {
+        if let Some(entry) = self.all.get_mut(site)
+            && !std::mem::replace(&mut entry.is_recorded, true)
+        {
+            self.ledger.add(ledger::record_loss(site, entry.lost_since));
+        }
     }
 
     /// Tasks that are there, or want to be.
@@ -306,7 +288,7 @@ impl SiteIndex {
             tracing::warn!("too much was left on clusters; the oldest is forgotten");
             self.ledger.add(ledger::forget_orphan(task));
         }
-        self.request_for_orphans(&site);
+        self.request(&site);
         forgotten
     }
 
@@ -324,13 +306,13 @@ impl SiteIndex {
         Some(task)
     }
 
-    /// What was left is not written down any more. Returns at which site, where no task uses that now.
-    pub fn forget_orphan(&mut self, task: &TaskUid) -> Option<(Arc<Site>, UnusedSite)> {
+    /// What was left is not written down any more.
+    pub fn forget_orphan(&mut self, task: &TaskUid) {
         let mut all = self.all.iter();
-        let (site, _) = all.find(|(_, entry)| entry.orphans.contains_key(task))?;
-        let site = Arc::clone(site);
-        let unused = self.drop_orphan(&site, task)?;
-        Some((site, unused))
+        let site = all.find(|(_, entry)| entry.orphans.contains_key(task));
+        if let Some(site) = site.map(|(site, _)| Arc::clone(site)) {
+            self.drop_orphan(&site, task);
+        }
     }
 
     /// What was left at a site.
@@ -339,22 +321,19 @@ impl SiteIndex {
         entry.map_or_else(Vec::new, |entry| entry.orphans.values().cloned().collect())
     }
 
-    /// An orphan is gone; returns the site if no task uses it now.
-    pub fn remove_orphan(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
-        self.ledger.add(ledger::forget_orphan(task));
-        self.drop_orphan(site, task)
-    }
-
-    /// The same of several.
+    /// Orphans are gone; the site is closed where no task uses it.
     pub fn remove_orphans(&mut self, site: &Site, tasks: &[TaskUid]) {
         for task in tasks {
-            self.remove_orphan(site, task);
+            self.ledger.add(ledger::forget_orphan(task));
+            self.drop_orphan(site, task);
         }
     }
 
-    fn drop_orphan(&mut self, site: &Site, task: &TaskUid) -> Option<UnusedSite> {
-        self.all.get_mut(site)?.orphans.remove(task);
-        self.remove_if_unused(site)
+    fn drop_orphan(&mut self, site: &Site, task: &TaskUid) {
+        if let Some(entry) = self.all.get_mut(site) {
+            entry.orphans.remove(task);
+        }
+        self.close_if_unused(site);
     }
 }
 
@@ -402,26 +381,31 @@ mod tests {
         }
     }
 
+    /// Whether the ledger is to forget one loss, and nothing else is to be written.
+    fn forgets(sites: &mut SiteIndex, site: &Site) -> bool {
+        let change = sites.ledger.take();
+        sites.ledger.end(None);
+        change == Some(ledger::forget_loss(site))
+    }
+
     /// Holds: B1.
     #[test]
     fn no_time_counts_while_the_hub_is_kept_away() {
         let (mut sites, site) = (SiteIndex::default(), platform());
         sites.transition(&site, SiteState::Up, at(0));
         sites.listed(&site);
-        let away = |was_recorded| SiteTransition::KeptAway { was_recorded };
         // A loss that began before is forgotten, here and in the ledger.
         sites.transition(&site, down(50), at(51));
         sites.record_loss(&site);
-        assert_eq!(
-            sites.transition(&site, SiteState::Disconnected, at(60)),
-            away(true)
-        );
-        assert_eq!(
-            sites.transition(&site, SiteState::Disconnected, at(70)),
-            away(false)
-        );
+        assert_eq!(sites.ledger.take(), Some(ledger::record_loss(&site, at(50))));
+        sites.ledger.end(None);
+        for (second, forgets_it) in [(60, true), (70, false)] {
+            let away = sites.transition(&site, SiteState::Disconnected, at(second));
+            assert_eq!(away, SiteTransition::KeptAway);
+            assert_eq!(forgets(&mut sites, &site), forgets_it, "{second}");
+        }
         assert_eq!(sites.state(&site), Some(SiteState::Disconnected));
-        assert!(!sites.is_reached(&site) && sites.listed(&site).is_none());
+        assert!(!sites.is_reached(&site) && !sites.listed(&site));
         // It counts from the next attempt to connect, and not from the loss that the connection reports.
         sites.transition(&site, down(55), at(900));
         assert_eq!(since(&sites, &site), Some(at(900)));
@@ -434,10 +418,8 @@ mod tests {
             orphans: Vec::new(),
         };
         sites.load_ledger(ledger, at(0));
-        assert_eq!(
-            sites.transition(&site, SiteState::Disconnected, at(1)),
-            away(true)
-        );
+        sites.transition(&site, SiteState::Disconnected, at(1));
+        assert!(forgets(&mut sites, &site));
         sites.transition(&site, SiteState::Up, at(2));
         assert_eq!(since(&sites, &site), Some(at(2)), "not listed yet");
     }
@@ -450,10 +432,10 @@ mod tests {
             SiteTransition::Connected
         );
         assert!(!sites.is_reached(&site) && since(&sites, &site) == Some(at(0)));
-        assert_eq!(sites.listed(&site), Some(false));
+        assert!(sites.listed(&site) && !forgets(&mut sites, &site));
         assert!(sites.is_reached(&site) && sites.state(&site) == Some(SiteState::Up));
         assert_eq!(sites.transition(&site, down(50), at(50)), SiteTransition::Lost);
-        assert_eq!(sites.listed(&site), None, "a list of before says nothing now");
+        assert!(!sites.listed(&site), "a list of before says nothing now");
     }
 
     #[test]
@@ -462,14 +444,18 @@ mod tests {
         sites.transition(&site, SiteState::Up, at(0));
         sites.listed(&site);
         sites.transition(&site, down(50), at(51));
-        assert_eq!(sites.record_loss(&site), Some(at(50)));
-        assert_eq!(sites.record_loss(&site), None, "once");
+        for recorded in [Some(ledger::record_loss(&site, at(50))), None] {
+            sites.record_loss(&site);
+            assert_eq!(sites.ledger.take(), recorded, "once");
+            sites.ledger.end(None);
+        }
         for transition in [down(60), SiteState::Up, down(70)] {
             sites.transition(&site, transition, at(80));
             assert_eq!(since(&sites, &site), Some(at(50)));
         }
         sites.transition(&site, SiteState::Up, at(90));
-        assert_eq!(sites.listed(&site), Some(true), "the ledger spoke of it");
+        assert!(sites.listed(&site));
+        assert!(forgets(&mut sites, &site), "the ledger spoke of it");
         sites.transition(&site, down(200), at(201));
         assert_eq!(since(&sites, &site), Some(at(200)), "another loss");
     }
@@ -497,17 +483,16 @@ mod tests {
         );
         let site = sites.intern(platform(), at(0));
         assert_eq!(since(&sites, &site), Some(at(-100)));
+        for _ in 0..2 {
+            sites.request(&own());
+        }
+        sites.remove_task(&own(), &TaskUid::new("t2"));
         assert!(
-            sites.request_for_orphans(&own()) && !sites.request_for_orphans(&own()),
-            "asked for once"
+            matches!(&sites.requests[..], [SiteRequest::Open(_)]),
+            "asked for once, and something was left there"
         );
-        assert_eq!(
-            sites.remove_task(&own(), &TaskUid::new("t2")),
-            None,
-            "something was left there"
-        );
-        let unused = sites.remove_orphan(&own(), &TaskUid::new("t1"));
-        assert_eq!(unused.map(|unused| unused.was_asked), Some(true));
+        sites.remove_orphans(&own(), &[TaskUid::new("t1")]);
+        assert!(matches!(&sites.requests[..], [_, SiteRequest::Close(site)] if **site == own()));
         assert!(sites.known(&own()).is_none());
     }
 
@@ -520,19 +505,20 @@ mod tests {
         );
         assert!(sites.known(&own()).is_none(), "no task asked for it");
         let site = sites.intern(own(), at(0));
-        assert!(sites.add_task(&site, &task));
+        sites.add_task(&site, &task);
+        sites.add_task(&site, &TaskUid::new("t2"));
+        sites.remove_task(&site, &TaskUid::new("t2"));
         assert!(
-            !sites.add_task(&site, &TaskUid::new("t2")),
+            matches!(&sites.requests[..], [SiteRequest::Open(_)]),
             "one question for all"
         );
-        assert_eq!(sites.remove_task(&site, &TaskUid::new("t2")), None);
         sites.transition(&site, down(5), at(5));
         sites.record_loss(&site);
-        let unused = UnusedSite {
-            was_asked: true,
-            was_recorded: true,
-        };
-        assert_eq!(sites.remove_task(&site, &task), Some(unused));
+        assert!(sites.ledger.take().is_some());
+        sites.ledger.end(None);
+        sites.remove_task(&site, &task);
+        assert!(forgets(&mut sites, &site));
+        assert!(matches!(&sites.requests[..], [_, SiteRequest::Close(_)]));
         assert!(sites.known(&own()).is_none());
     }
 
@@ -587,9 +573,13 @@ mod tests {
         assert_eq!(forgotten, Some(TaskUid::new("t0")));
         assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS);
         // And what gave way in the ledger.
-        let unused = sites.forget_orphan(&TaskUid::new("t1"));
-        assert_eq!(unused, None, "the site has others");
-        assert_eq!(sites.forget_orphan(&TaskUid::new("t1")), None);
+        for _ in 0..2 {
+            sites.forget_orphan(&TaskUid::new("t1"));
+        }
+        assert!(
+            matches!(&sites.requests[..], [SiteRequest::Open(_)]),
+            "the site has others"
+        );
         assert_eq!(sites.orphans(&platform()).len(), MAX_ORPHANS - 1);
     }
 }

@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use crate::api::RegistrySpec;
 use crate::api::pipeline::{
-    ComponentSpec, ComponentVersionSpec, HydratedTargetSpec, HydratedTargetStatus, PipelineStatus,
-    ProfileSpec, ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind,
-    ReleaseSpec, ReleaseStatus, RenderRegistryKind, TargetReference, TargetSpec, TargetStatus,
+    ComponentSpec, ComponentVersionSpec, HydratedTargetSpec, HydratedTargetStatus, OmitsOwnNamespace as _,
+    PipelineStatus, ProfileSpec, ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource,
+    ReleaseSourceKind, ReleaseSpec, ReleaseStatus, RenderRegistryKind, TargetReference, TargetSpec,
+    TargetStatus,
 };
 use crate::plan::task::model::json_bytes;
 
@@ -23,8 +24,9 @@ pub trait PipelineSpec<T>: Sized + Serialize {
     /// Everything that an object of the kind names.
     fn named(object: &PipelineObject<Self, T>, key: &ObjectKey) -> Vec<NamedObject>;
 
-    /// Lets an object have what it has in common with others from among what is known.
-    fn share(_object: &mut PipelineObject<Self, T>, _parts: &mut SharedParts) {}
+    /// Fills in what is left out of an object of this namespace, and lets it have what it has in common with others from among what is
+    /// known.
+    fn complete(_object: &mut PipelineObject<Self, T>, _own: &str, _parts: &mut SharedParts) {}
 
     /// Its values that have no schema.
     fn free_form(&self) -> impl Iterator<Item = &Value> {
@@ -60,7 +62,8 @@ impl PipelineSpec<TargetStatus> for TargetSpec {
         registry.into_iter().chain(foreign(sources, key)).collect()
     }
 
-    fn share(object: &mut PipelineObject<Self, TargetStatus>, parts: &mut SharedParts) {
+    fn complete(object: &mut PipelineObject<Self, TargetStatus>, own: &str, parts: &mut SharedParts) {
+        object.status.fill_in(own);
         parts.share_listed(object.status.releases.iter_mut());
     }
 
@@ -171,9 +174,11 @@ impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
         names
     }
 
-    fn share(object: &mut PipelineObject<Self, HydratedTargetStatus>, parts: &mut SharedParts) {
-        let releases = object.spec.iter_mut().flat_map(|spec| spec.releases.values_mut());
-        parts.share_hydrated(releases);
+    fn complete(object: &mut PipelineObject<Self, HydratedTargetStatus>, own: &str, parts: &mut SharedParts) {
+        if let Some(spec) = &mut object.spec {
+            spec.fill_in(own);
+            parts.share_hydrated(spec.releases.values_mut());
+        }
     }
 
     fn free_form(&self) -> impl Iterator<Item = &Value> {

@@ -17,7 +17,7 @@ use crate::api::{ClusterRegistrySpec, RegistryKind, RenderTaskSpec, RendererMode
 use crate::plan::platform::catalog::{CopyRequest, destination};
 
 /// Longest that a registry that does not answer is waited for, from the first request.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+const SILENCE_LIMIT: SignedDuration = SignedDuration::from_mins(10);
 /// Shortest and longest pause before it is asked again.
 const PAUSES: [SignedDuration; 2] = [SignedDuration::from_secs(5), SignedDuration::from_secs(60)];
 /// Longest that a manifest is waited for: what was written is not seen everywhere at once.
@@ -58,7 +58,7 @@ pub(super) fn success_verdict(o: &ObservedTask<'_>, job_uid: &str) -> SuccessVer
     match verify_result(o, &request) {
         Some(VerifyResult::Held) => SuccessVerdict::Yes,
         Some(VerifyResult::Silent | VerifyResult::Refused) if !request.is_required => SuccessVerdict::Yes,
-        Some(VerifyResult::Silent) if waited < PATIENCE => again(PAUSES),
+        Some(VerifyResult::Silent) if waited < SILENCE_LIMIT => again(PAUSES),
         Some(VerifyResult::Missing) if waited < SETTLING => again(LOOKS),
         Some(VerifyResult::Silent) => SuccessVerdict::No(
             "the Job completed, but the registry did not answer when the hub asked for the chart; make a new task",

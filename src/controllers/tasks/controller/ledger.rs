@@ -31,7 +31,7 @@ impl TaskController {
         match read {
             Ok(data) => {
                 for site in self.sites.load_ledger(Ledger::read(&data), Timestamp::now()) {
-                    self.sites.request_for_orphans(&site);
+                    self.sites.request(&site);
                 }
                 self.mark_synced(&SyncSource::Ledger);
             }

@@ -149,7 +149,7 @@ impl TaskController {
                 }
                 self.requeue_unreached(tasks);
             }
-            SiteTransition::KeptAway { .. } => self.requeue_unreached(self.sites.tasks(&site)),
+            SiteTransition::KeptAway => self.requeue_unreached(self.sites.tasks(&site)),
             SiteTransition::Nothing => {}
         }
     }

@@ -113,7 +113,7 @@ impl TaskController {
     pub(super) fn finish_list(&mut self, site: &Arc<Site>, sweep: Box<PagedSweep>) {
         self.end_list(site, self.limits.gc_interval);
         let was_reached = self.sites.is_reached(site);
-        if self.sites.listed(site).is_none() {
+        if !self.sites.listed(site) {
             return;
         }
         if !was_reached {

@@ -114,7 +114,7 @@ mod tests {
         let site = controller
             .sites
             .intern(Site::clone(&site()), k8s_openapi::jiff::Timestamp::now());
-        controller.sites.request_for_orphans(&site);
+        controller.sites.request(&site);
         controller
             .sites
             .transition(&site, SiteState::Up, k8s_openapi::jiff::Timestamp::now());

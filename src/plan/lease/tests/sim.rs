@@ -9,7 +9,7 @@ use super::*;
 pub type Micros = u64;
 pub const SECOND: Micros = 1_000_000;
 /// After this an instance gives a call up, by its own clock.
-const PATIENCE: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A clock that is wrong by a while, and runs at another pace.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +242,7 @@ impl World {
                 self.last += 1;
                 let id = self.last;
                 self.instances[who].call = Some((id, is_write, now));
-                self.plan(clock.when(now + PATIENCE), Event::GiveUp(who, id));
+                self.plan(clock.when(now + ANSWER_TIMEOUT), Event::GiveUp(who, id));
                 for at in self.arrivals(who) {
                     self.plan(at, Event::Arrive(who, id, call.clone()));
                 }

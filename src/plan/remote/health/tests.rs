@@ -317,9 +317,9 @@ fn each_fault_has_a_message_of_its_own() {
 fn a_cluster_that_answers_probes_and_no_calls_is_lost_and_its_attempts_back_off() {
     let mut clock = Clock::new();
     let mut connection = up(&mut clock);
-    let patience = timing().unanswered;
+    let unanswered = timing().unanswered;
     clock.pass(Duration::from_secs(1));
-    connection.handle(ConnectionEvent::Unanswered(patience), clock.now());
+    connection.handle(ConnectionEvent::Unanswered(unanswered), clock.now());
     let first = clock.now();
     let mut last = Duration::ZERO;
     for round in 0..5 {
@@ -337,17 +337,17 @@ fn a_cluster_that_answers_probes_and_no_calls_is_lost_and_its_attempts_back_off(
         assert!(pause > last, "{round}: {pause:?} after {last:?}");
         last = pause;
         // These calls were sent before the loss.
-        connection.handle(ConnectionEvent::Unanswered(patience + round), clock.now());
+        connection.handle(ConnectionEvent::Unanswered(unanswered + round), clock.now());
         attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
         assert!(connection.is_up());
         clock.pass(Duration::from_secs(30));
-        connection.handle(ConnectionEvent::Unanswered(patience + round), clock.now());
+        connection.handle(ConnectionEvent::Unanswered(unanswered + round), clock.now());
     }
     attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     connection.handle(ConnectionEvent::Unanswered(0), clock.now());
     assert!(connection.is_up(), "it answered");
     let again = clock.pass(Duration::from_secs(30));
-    connection.handle(ConnectionEvent::Unanswered(patience), clock.now());
+    connection.handle(ConnectionEvent::Unanswered(unanswered), clock.now());
     assert_eq!(connection.health().since, Some(again.wall));
     assert!(connection.due(clock.now()).unwrap() - clock.now().at < last);
 }

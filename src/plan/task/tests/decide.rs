@@ -25,11 +25,11 @@ use crate::plan::task::tenant::TenantDestination;
 use crate::plan::task::verification::VerificationState;
 use crate::plan::task::{CreateBlocked, JobState, ObservedTask, ReconcileStep, decide};
 
-mod abroad;
 mod ended;
 mod image_pull;
 mod own;
 mod refused;
+mod remote;
 mod verification;
 mod why;
 
@@ -67,7 +67,7 @@ struct Situation {
     carried: Option<Result<CopiedCredentials, Refusal>>,
     leftovers: RemoteLeftovers,
     removal: RemovalState,
-    patience: TaskTimeouts,
+    timeouts: TaskTimeouts,
     pull: ObservedPull,
 }
 
@@ -97,7 +97,7 @@ impl Situation {
             gates: FeatureGates::default(),
             carried: None,
             leftovers: RemoteLeftovers::None,
-            patience: TaskTimeouts::default(),
+            timeouts: TaskTimeouts::default(),
             pull: ObservedPull::Unseen,
         }
     }
@@ -126,7 +126,7 @@ impl Situation {
             gates: &self.gates,
             copied_credentials: self.carried.as_ref(),
             leftovers: self.leftovers,
-            timeouts: self.patience,
+            timeouts: self.timeouts,
             now: self.now,
             task: &self.task,
             job: &self.job,

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
 use kube::{Client, Resource};
 use renderhub::api::pipeline::{
-    ComponentVersion, HydratedTargetSpec, HydratedTargetStatus, PipelineStatus, Profile, ProfileStatus,
-    Release, ReleaseStatus, Target, TargetStatus,
+    ComponentVersion, HydratedTargetSpec, HydratedTargetStatus, OmitsOwnNamespace as _, PipelineStatus,
+    Profile, ProfileStatus, Release, ReleaseStatus, Target, TargetStatus,
 };
 use renderhub::kubernetes::object::LabelledObject;
 use renderhub::plan::pipeline::chart_cache::ChartCache;
@@ -161,13 +161,18 @@ impl Draft {
         is_new
     }
 
-    fn finished(self, key: ObjectKey, uid: String) -> Result<TargetPlan> {
+    fn finished(mut self, key: ObjectKey, uid: String) -> Result<TargetPlan> {
         ensure!(!self.statuses.is_empty(), "nothing is decided about {key}");
+        let mut version = self.version.context("a Target without a version")?;
+        version.1.leave_out(&key.namespace);
+        for status in &mut self.statuses {
+            status.leave_out(&key.namespace);
+        }
         Ok(TargetPlan {
             key,
             uid,
             statuses: self.statuses,
-            version: self.version.context("a Target without a version")?,
+            version,
             version_status: self.version_status.context("a version that is not pushed")?,
             task: self.task.context("a version without a task")?,
         })

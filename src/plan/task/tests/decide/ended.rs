@@ -131,7 +131,7 @@ fn what_a_failure_left_goes_early_where_newer_ones_crowd_it_out_and_nothing_star
 /// Holds: B4.
 #[test]
 fn a_failure_is_kept_no_longer_than_the_platform_says() {
-    let longest = |s: &mut Situation| s.patience.kept_at_most = SignedDuration::from_secs(30);
+    let longest = |s: &mut Situation| s.timeouts.kept_at_most = SignedDuration::from_secs(30);
     check(vec![
         (
             failed(json!({"failedJobTTL": 604_800}), 79, true).with(longest),

@@ -73,14 +73,14 @@ fn a_task_names_the_secrets_of_its_class_and_on_a_tenants_own_cluster_none() {
         let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
         ready.next().map(|condition| condition.message).unwrap()
     };
-    let abroad = |situation| abroad::seen(abroad::running(situation), abroad::JOB, false);
+    let remotely = |situation| remote::seen(remote::running(situation), remote::JOB, false);
     for (situation, words) in [
         (running(120), "with pull (does not exist, neither"),
         (
-            abroad(abroad::to_east()),
+            remotely(remote::to_east()),
             "with pull (does not exist in the hub's release namespace;",
         ),
-        (abroad(abroad::to_own()), "without a Secret of the platform's"),
+        (remotely(remote::to_own()), "without a Secret of the platform's"),
     ] {
         let is_own = words.starts_with("without");
         let said = failing(situation);

@@ -1,6 +1,6 @@
 //! What is believed of a Job that completed: on the hub's own cluster, on another, and of which registry.
 
-use super::abroad::{JOB, running as runs, to_east, to_own};
+use super::remote::{JOB, running as runs, to_east, to_own};
 use super::*;
 use crate::api::oci::Digest;
 use crate::api::termination::Termination;
