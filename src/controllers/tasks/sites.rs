@@ -497,6 +497,23 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_of_a_tenants_cluster_ends_with_its_last_task_though_an_earlier_process_wrote_it_down() {
+        let (mut sites, task) = (SiteIndex::default(), TaskUid::new("t1"));
+        let ledger = Ledger {
+            lost: vec![(own(), at(-900))],
+            orphans: Vec::new(),
+        };
+        sites.load_ledger(ledger, at(0));
+        let site = sites.intern(own(), at(1));
+        sites.add_task(&site, &task);
+        assert_eq!(since(&sites, &site), Some(at(-900)));
+        sites.remove_task(&site, &task);
+        assert!(forgets(&mut sites, &site));
+        let again = sites.intern(own(), at(50));
+        assert_eq!(since(&sites, &again), Some(at(50)), "another task there");
+    }
+
+    #[test]
     fn of_what_a_tenant_named_nothing_stays() {
         let (mut sites, task) = (SiteIndex::default(), TaskUid::new("t1"));
         assert_eq!(

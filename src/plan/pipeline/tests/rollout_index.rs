@@ -105,17 +105,20 @@ fn targets_of_other_namespaces_take_their_turn_where_they_are_granted() {
     });
     let grant = serde_json::from_value(grant).unwrap();
     world.objects.grants.put(&None, "team-b", "uid", Some(grant));
-    let abroad = |namespace: &str| ObjectKey::new(namespace, "a");
+    let elsewhere = |namespace: &str| ObjectKey::new(namespace, "a");
     let (target, versions) = (
         world.objects.targets[&key("z")].clone(),
         world.objects.hydrated_targets.clone(),
     );
     let version = versions.values().next().unwrap();
     for namespace in ["team-b", "team-c"] {
-        world.objects.targets.insert(abroad(namespace), target.clone());
+        world.objects.targets.insert(elsewhere(namespace), target.clone());
         let mut version = version.clone();
         version.spec.as_mut().unwrap().target_name = "a".to_owned();
-        world.objects.hydrated_targets.insert(abroad(namespace), version);
+        world
+            .objects
+            .hydrated_targets
+            .insert(elsewhere(namespace), version);
         let registry = world.objects.registries[&key("main")].clone();
         world
             .objects
@@ -133,7 +136,7 @@ fn targets_of_other_namespaces_take_their_turn_where_they_are_granted() {
     let chart = world.decide("z").new_tasks[0].spec.tag.clone();
     let turn = |target: &ObjectKey| rollouts.turn(&key("shops"), target, &chart);
     assert_eq!(
-        (turn(&key("z")), turn(&abroad("team-b"))),
+        (turn(&key("z")), turn(&elsewhere("team-b"))),
         (RolloutTurn::Now, RolloutTurn::Waits)
     );
 }
