@@ -105,20 +105,17 @@ fn targets_of_other_namespaces_take_their_turn_where_they_are_granted() {
     });
     let grant = serde_json::from_value(grant).unwrap();
     world.objects.grants.put(&None, "team-b", "uid", Some(grant));
-    let elsewhere = |namespace: &str| ObjectKey::new(namespace, "a");
+    let other = |namespace: &str| ObjectKey::new(namespace, "a");
     let (target, versions) = (
         world.objects.targets[&key("z")].clone(),
         world.objects.hydrated_targets.clone(),
     );
     let version = versions.values().next().unwrap();
     for namespace in ["team-b", "team-c"] {
-        world.objects.targets.insert(elsewhere(namespace), target.clone());
+        world.objects.targets.insert(other(namespace), target.clone());
         let mut version = version.clone();
         version.spec.as_mut().unwrap().target_name = "a".to_owned();
-        world
-            .objects
-            .hydrated_targets
-            .insert(elsewhere(namespace), version);
+        world.objects.hydrated_targets.insert(other(namespace), version);
         let registry = world.objects.registries[&key("main")].clone();
         world
             .objects
@@ -136,7 +133,7 @@ fn targets_of_other_namespaces_take_their_turn_where_they_are_granted() {
     let chart = world.decide("z").new_tasks[0].spec.tag.clone();
     let turn = |target: &ObjectKey| rollouts.turn(&key("shops"), target, &chart);
     assert_eq!(
-        (turn(&key("z")), turn(&elsewhere("team-b"))),
+        (turn(&key("z")), turn(&other("team-b"))),
         (RolloutTurn::Now, RolloutTurn::Waits)
     );
 }
