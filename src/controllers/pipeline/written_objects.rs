@@ -69,7 +69,7 @@ mod tests {
 
     use super::super::store::{PipelineChange, TASKS, WatchScope};
     use super::*;
-    use crate::api::pipeline::{HydratedTarget, Target, TargetStatus};
+    use crate::api::pipeline::{HydratedTarget, OmitsOwnNamespace as _, Target, TargetStatus};
     use crate::plan::pipeline::references::ReferenceRules;
     use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
 
@@ -105,8 +105,12 @@ mod tests {
     }
 
     fn version() -> (Value, Written) {
+        let release = json!({
+            "namespace": "team", "name": "shop", "source": {"kind": "Profile", "namespace": "team", "name": "all"},
+            "componentVersionRef": {"namespace": "team", "name": "shop"}, "componentVersion": "1", "repository": "r", "version": "1",
+        });
         let spec = json!({
-            "targetName": "edge", "targetUid": "uid", "version": 1, "releases": {}, "changes": "first version",
+            "targetName": "edge", "targetUid": "uid", "version": 1, "releases": {"shop": release}, "changes": "first version",
             "registry": {"kind": "Registry", "name": "main", "namespace": "team", "hostname": "registry.test", "repository": "edge"},
         });
         let typed = Box::new(serde_json::from_value(spec.clone()).unwrap());
@@ -168,10 +172,19 @@ mod tests {
             let metadata = json!({
                 "name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1, "labels": labels,
             });
-            let shown = json!({"metadata": metadata, "spec": spec}).to_string();
+            // As it was written.
+            let whole: HydratedTargetSpec = serde_json::from_value(spec).unwrap();
+            let mut written = whole.clone();
+            written.leave_out("team");
+            let shown = json!({"metadata": metadata, "spec": written}).to_string();
             let event = Event::Apply(serde_json::from_str(&shown).unwrap());
             let change = store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), event);
             assert_eq!(change != PipelineChange::Nothing, is_news, "{label}");
+            let known = store
+                .objects
+                .hydrated_targets
+                .get(&ObjectKey::new("team", "made"));
+            assert_eq!(known.unwrap().spec.as_ref(), Some(&whole));
         }
     }
 
