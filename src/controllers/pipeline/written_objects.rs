@@ -71,11 +71,15 @@ mod tests {
     use super::*;
     use crate::api::pipeline::{HydratedTarget, OmitsOwnNamespace as _, Target, TargetStatus};
     use crate::plan::pipeline::references::ReferenceRules;
+    use crate::plan::pipeline::sealed_status::sealed;
     use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
 
     fn store() -> PipelineStore {
-        let key = SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH);
-        PipelineStore::new(Arc::new(key), ReferenceRules::default())
+        PipelineStore::new(Arc::new(seal_key()), ReferenceRules::default())
+    }
+
+    fn seal_key() -> SealKey {
+        SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH)
     }
 
     fn scope(plural: &'static str) -> WatchScope {
@@ -186,6 +190,26 @@ mod tests {
                 .get(&ObjectKey::new("team", "made"));
             assert_eq!(known.unwrap().spec.as_ref(), Some(&whole));
         }
+    }
+
+    #[test]
+    fn a_status_is_known_whole_though_it_leaves_out_namespaces() {
+        let mut store = store();
+        let release = json!({
+            "uniqueName": "shop", "name": "shop", "source": {"kind": "Profile", "name": "all"}, "version": "1",
+        });
+        let written: TargetStatus = serde_json::from_value(json!({"releases": [release]})).unwrap();
+        let mut object = json!({
+            "metadata": {"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1},
+            "spec": {"renderRegistryRef": {"name": "main"}},
+        });
+        object["status"] = serde_json::to_value(sealed(&seal_key(), "uid", &written)).unwrap();
+        let event = Event::Apply(serde_json::from_str(&object.to_string()).unwrap());
+        store.handle_event::<Target>(&scope("targets"), event);
+        let mut whole = written;
+        whole.fill_in("team");
+        let known = store.objects.targets.get(&ObjectKey::new("team", "made"));
+        assert_eq!(known.unwrap().status, whole);
     }
 
     #[test]
