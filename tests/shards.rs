@@ -44,7 +44,7 @@ const FIRST: usize = 0;
 const SECOND: usize = 1;
 const THIRD: usize = 2;
 /// Longest until the test can go on, at any point.
-const PATIENCE: Duration = Duration::from_secs(400);
+const LIMIT: Duration = Duration::from_secs(400);
 
 /// Three hubs, each with ten namespaces; 3,000 tasks come. One hub is killed, and another instance takes its place. Meanwhile a
 /// namespace moves from the first hub to the second one: half of what runs there ends while neither looks.
@@ -162,7 +162,7 @@ async fn done_once(fleet: &Fleet, tasks: &[RenderTask], ends: &Ends, results: &R
 
 /// Waits as long as all hubs run.
 async fn until(hubs: &Hubs, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
-    let waited = wait_for(what, PATIENCE, async || {
+    let waited = wait_for(what, LIMIT, async || {
         Ok(match hubs.all_run() {
             Err(ended) => Some(Err(ended)),
             Ok(()) => is_so()?.then_some(Ok(())),

@@ -23,7 +23,7 @@ pub use get::FetchedJob;
 pub(crate) use list::{LeanPage, PAGE as LIST_PAGE};
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
 pub use objects::TaskObjectClient;
-pub use pipeline::{NewObject, SeenTarget, StatusWrite};
+pub use pipeline::{CreatedObject, NewObject, SeenTarget, StatusWrite};
 pub use platform::PlatformStatusPatch;
 pub use secret::{SecretBody, SecretData};
 pub use transport::{ApiTransport, OBJECT_MAX, ResponseLimit, fetch, log_call};

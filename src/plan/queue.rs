@@ -76,7 +76,7 @@ pub struct NamespaceQueueDepth {
 }
 
 /// The waiting and running tasks, and the order of the namespaces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FairQueue {
     caps: ConcurrencyLimits,
     weights: Arc<NamespaceWeights>,
@@ -111,7 +111,14 @@ impl FairQueue {
     pub fn new(caps: ConcurrencyLimits) -> Self {
         Self {
             caps,
-            ..Self::default()
+            weights: Arc::default(),
+            lanes: HashMap::new(),
+            ahead: BTreeSet::new(),
+            now: 0,
+            latest: 0,
+            running: 0,
+            waiting: 0,
+            gates: ClusterQueues::default(),
         }
     }
 

@@ -122,7 +122,6 @@ const WRITTEN: [&str; 21] = [
     "patch clusterregistries/status in the cluster",
     "patch components/status in the tenant",
     "patch componentversions/status in the tenant",
-    "patch hydratedtargets/status in the tenant",
     "patch profiles/status in the tenant",
     "patch registrybindings/status in the tenant",
     "patch releasebindings/status in the tenant",
@@ -131,6 +130,7 @@ const WRITTEN: [&str; 21] = [
     "patch rendertasks/status in the tenant",
     "patch targets in the tenant",
     "patch targets/status in the tenant",
+    "update hydratedtargets/status in the tenant",
 ];
 
 /// What a hub writes besides, where other tests of the plane have left platform objects: they have a status too, and events.

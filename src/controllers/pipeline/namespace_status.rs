@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::pipeline::{HydratedTarget, HydratedTargetStatus};
 use crate::kubernetes::apply::CallError;
 use crate::plan::pipeline::concerned::StatusObject;
-use crate::plan::pipeline::decide::{NeededTasks, SeenObject};
+use crate::plan::pipeline::decide::{NeededTasks, SeenObject, VersionRecord};
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::kept_tasks::named_by_no_version;
 use crate::plan::pipeline::object::{ObjectKey, within};
@@ -27,7 +26,7 @@ pub(super) struct NamespaceWork {
     statuses: Vec<PendingStatus>,
     old_tasks: Vec<SeenObject>,
     old_versions: Vec<SeenObject>,
-    records: Vec<(SeenObject, HydratedTargetStatus)>,
+    records: Vec<VersionRecord>,
 }
 
 impl NamespaceWork {
@@ -56,12 +55,11 @@ impl NamespaceWork {
     fn sweep(&mut self, leftovers: &Leftovers<'_>, input: &StatusInput<'_>, catalog: &Catalog) {
         self.old_tasks.clone_from(&leftovers.unneeded);
         for (key, version) in &leftovers.orphans.versions {
-            let seen = ((*key).clone(), version.uid.clone());
             let is_pruned = is_pruned(key, version, input.objects, input.rules, catalog);
             let account = account(version, key, input.objects);
             match retire(version, account, is_pruned, input.now) {
-                Retirement::Delete => self.old_versions.push(seen),
-                Retirement::Record(status) => self.records.push((seen, *status)),
+                Retirement::Delete => self.old_versions.push(((*key).clone(), version.uid.clone())),
+                Retirement::Record(status) => self.records.push(VersionRecord::of(key, version, *status)),
             }
         }
     }
@@ -89,10 +87,8 @@ impl NamespaceWork {
             write(writer, written).await?;
         }
         writer.delete_tasks(&self.old_tasks, written).await?;
-        for (seen, status) in &self.records {
-            writer
-                .write_status::<HydratedTarget>(seen, status, written)
-                .await?;
+        for record in &self.records {
+            writer.write_version_status(record, written).await?;
         }
         writer.delete_versions(&self.old_versions, written).await
     }

@@ -3,10 +3,10 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::conditions::Reason;
-use crate::api::pipeline::{HydratedTarget, HydratedTargetStatus, PruneFailure};
+use crate::api::pipeline::{HydratedTargetStatus, PruneFailure};
 use crate::controllers::prune::{PruneError, Pruner};
 use crate::kubernetes::apply::CallError;
-use crate::plan::pipeline::decide::SeenObject;
+use crate::plan::pipeline::decide::VersionRecord;
 use crate::plan::pipeline::prune::{GivenUp, PruneStep, after_failure};
 use crate::plan::pipeline::reports::PipelineReport;
 
@@ -15,8 +15,8 @@ use super::writes::{PipelineWriter, Written};
 
 /// Work for one version.
 pub(super) struct PruneWork {
-    pub seen: SeenObject,
-    pub status: HydratedTargetStatus,
+    /// The version, with the status that it has.
+    pub record: VersionRecord,
     /// Name of the Target and number of the version, for people.
     pub target: String,
     pub version: i64,
@@ -50,7 +50,7 @@ impl PruneWork {
             PruneStep::Fail(failure) => self.failed(tools, *failure, written).await,
             PruneStep::Ask(request) => match tools.pruner.prune(request).await {
                 Ok(deleted) => {
-                    let (key, _) = &self.seen;
+                    let (key, _) = &self.record.seen;
                     tracing::info!(
                         namespace = key.namespace,
                         target_name = self.target,
@@ -69,7 +69,7 @@ impl PruneWork {
     async fn delete(&self, tools: &PruneTools, written: &mut Vec<Written>) -> Result<(), CallError> {
         tools
             .writer
-            .delete_versions(std::slice::from_ref(&self.seen), written)
+            .delete_versions(std::slice::from_ref(&self.record.seen), written)
             .await
     }
 
@@ -80,19 +80,20 @@ impl PruneWork {
         failure: PruneFailure,
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
-        let progress = self.status.prune.as_ref();
+        let progress = self.record.status.prune.as_ref();
         let next = progress.and_then(|progress| after_failure(progress, failure, Timestamp::now()));
         let Some(next) = next else {
             return self.give_up(tools, GivenUp::Failed(failure), written).await;
         };
         let status = HydratedTargetStatus {
             prune: Some(next),
-            ..self.status.clone()
+            ..self.record.status.clone()
         };
-        tools
-            .writer
-            .write_status::<HydratedTarget>(&self.seen, &status, written)
-            .await
+        let record = VersionRecord {
+            status,
+            ..self.record.clone()
+        };
+        tools.writer.write_version_status(&record, written).await
     }
 
     async fn give_up(
@@ -102,7 +103,7 @@ impl PruneWork {
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         self.delete(tools, written).await?;
-        let (key, _) = &self.seen;
+        let (key, _) = &self.record.seen;
         let why = why.explained();
         tracing::warn!(
             namespace = key.namespace,
@@ -119,7 +120,7 @@ impl PruneWork {
                 self.version, self.target
             ),
         };
-        tools.writer.record("HydratedTarget", &self.seen, &report);
+        tools.writer.record("HydratedTarget", &self.record.seen, &report);
         Ok(())
     }
 }

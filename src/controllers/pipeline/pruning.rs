@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use tokio::task::JoinError;
 
+use crate::plan::pipeline::decide::VersionRecord;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::prune::{PruneInput, PruneStep, next_step, records};
 
@@ -77,8 +78,7 @@ impl PipelineController {
         })?;
         let spec = version.spec.as_ref();
         Some(PruneWork {
-            seen: (key.clone(), version.uid.clone()),
-            status: version.status.clone(),
+            record: VersionRecord::of(key, version, version.status.clone()),
             target: spec.map(|spec| spec.target_name.clone()).unwrap_or_default(),
             version: spec.map(|spec| spec.version).unwrap_or_default(),
             step,

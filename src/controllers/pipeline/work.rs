@@ -83,9 +83,9 @@ impl TargetWork {
     pub fn new(target: TargetView<'_>, decision: TargetDecision, objects: &PipelineObjects) -> Self {
         let TargetView { key, object } = target;
         let written = decision.version_status.as_ref();
-        let of_version = written.and_then(|((version, _), status)| {
-            let known = objects.hydrated_targets.get(version)?;
-            reports::of_version(known.spec.as_ref()?.version, &known.status, status)
+        let of_version = written.and_then(|record| {
+            let known = objects.hydrated_targets.get(&record.seen.0)?;
+            reports::of_version(known.spec.as_ref()?.version, &known.status, &record.status)
         });
         Self {
             target: SeenTarget {
@@ -167,10 +167,8 @@ impl TargetWork {
 
     /// Writes statuses, and deletes what is not needed any more.
     async fn update(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
-        if let Some((seen, status)) = &self.decision.version_status {
-            writer
-                .write_status::<HydratedTarget>(seen, status, written)
-                .await?;
+        if let Some(record) = &self.decision.version_status {
+            writer.write_version_status(record, written).await?;
             self.record(writer, self.reports[0].as_ref());
         }
         if self.has_new_status {
@@ -179,10 +177,8 @@ impl TargetWork {
                 .await?;
             self.record(writer, self.reports[1].as_ref());
         }
-        for (seen, status) in &self.decision.records {
-            writer
-                .write_status::<HydratedTarget>(seen, status, written)
-                .await?;
+        for record in &self.decision.records {
+            writer.write_version_status(record, written).await?;
         }
         writer.delete_tasks(&self.decision.old_tasks, written).await?;
         writer
@@ -251,7 +247,7 @@ impl TargetWork {
             seal: None,
             spec: &written_spec,
         };
-        let uid = writer
+        let made = writer
             .client
             .create_pipeline_object::<HydratedTarget, _>("hydratedtargets", new)
             .await?;
@@ -262,7 +258,7 @@ impl TargetWork {
             changes = spec.changes,
             "a version of a Target was made"
         );
-        written.push(Written::Version(key, uid, Box::new(spec.clone())));
+        written.push(Written::Version(key, made, Box::new(spec.clone())));
         self.record(writer, Some(&reports::of_new_version(spec)));
         Ok(())
     }
@@ -295,11 +291,11 @@ impl TargetWork {
             seal: Some(self.seal(writer, task)),
             spec: &task.spec,
         };
-        let uid = writer
+        let made = writer
             .client
             .create_pipeline_object::<RenderTask, _>("rendertasks", new)
             .await?;
-        written.push(Written::Task(key, uid, Arc::new(task.clone())));
+        written.push(Written::Task(key, made.uid, Arc::new(task.clone())));
         Ok(())
     }
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use crate::api::RenderTask;
 use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _};
-use crate::kubernetes::apply::{CallError, HubClient, StatusWrite};
+use crate::kubernetes::apply::{CallError, CreatedObject, HubClient, StatusWrite};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
-use crate::plan::pipeline::decide::NewTask;
-use crate::plan::pipeline::decide::SeenObject;
+use crate::plan::pipeline::decide::{NewTask, SeenObject, VersionRecord};
 use crate::plan::pipeline::names::PipelineSpec as _;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
@@ -25,7 +24,7 @@ pub(super) type PutStatus = Box<dyn FnOnce(&mut PipelineObjects, &mut SharedPart
 /// What was written, so that the store has it before the watch shows it.
 pub(super) enum Written {
     Task(ObjectKey, String, Arc<NewTask>),
-    Version(ObjectKey, String, Box<HydratedTargetSpec>),
+    Version(ObjectKey, CreatedObject, Box<HydratedTargetSpec>),
     TargetFinalizers(ObjectKey, FinalizerSummary, Option<u64>),
     Status(PutStatus),
     TaskGone(ObjectKey),
@@ -61,14 +60,33 @@ impl PipelineWriter {
         status: &K::Status,
         written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
+        self.write::<K>((seen, None), status, written).await
+    }
+
+    /// Writes the status of a version, which the hub alone writes, to the object as it was seen.
+    pub async fn write_version_status(
+        &self,
+        record: &VersionRecord,
+        written: &mut Vec<Written>,
+    ) -> Result<(), CallError> {
+        let seen = (&record.seen, Some(record.resource_version));
+        self.write::<HydratedTarget>(seen, &record.status, written).await
+    }
+
+    async fn write<K: PipelineKind>(
+        &self,
+        (seen, resource_version): (&SeenObject, Option<u64>),
+        status: &K::Status,
+        written: &mut Vec<Written>,
+    ) -> Result<(), CallError> {
         let (key, uid) = seen;
         let mut written_status = status.clone();
         written_status.leave_out(&key.namespace);
-        let sealed = &sealed(&self.seal_key, uid, &written_status);
         let write = StatusWrite {
             key,
             uid,
-            status: sealed,
+            resource_version,
+            status: &sealed(&self.seal_key, uid, &written_status),
         };
         let writing = self
             .client

@@ -17,9 +17,10 @@ impl PipelineStore {
         let objects = &mut self.objects;
         match written {
             Written::Task(key, uid, task) => return self.take_in_task(&key, uid, &task),
-            Written::Version(_, uid, _) if self.gone.has(&uid) => {}
-            Written::Version(key, uid, spec) => {
-                let mut version = PipelineObject::made(uid, *spec);
+            Written::Version(_, made, _) if self.gone.has(&made.uid) => {}
+            Written::Version(key, made, spec) => {
+                let mut version = PipelineObject::made(made.uid, *spec);
+                version.version = made.version;
                 version.labels = pipeline_labels(PIPELINE_BOOTSTRAP);
                 HydratedTargetSpec::complete(&mut version, &key.namespace, &mut self.parts);
                 if !objects.hydrated_targets.contains_key(&key) {
@@ -70,6 +71,7 @@ mod tests {
     use super::super::store::{PipelineChange, TASKS, WatchScope};
     use super::*;
     use crate::api::pipeline::{HydratedTarget, OmitsOwnNamespace as _, Target, TargetStatus};
+    use crate::kubernetes::apply::CreatedObject;
     use crate::plan::pipeline::references::ReferenceRules;
     use crate::plan::pipeline::sealed_status::sealed;
     use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
@@ -118,7 +120,11 @@ mod tests {
             "registry": {"kind": "Registry", "name": "main", "namespace": "team", "hostname": "registry.test", "repository": "edge"},
         });
         let typed = Box::new(serde_json::from_value(spec.clone()).unwrap());
-        let written = Written::Version(ObjectKey::new("team", "made"), "uid".to_owned(), typed);
+        let made = CreatedObject {
+            uid: "uid".to_owned(),
+            version: 1,
+        };
+        let written = Written::Version(ObjectKey::new("team", "made"), made, typed);
         (spec, written)
     }
 
@@ -171,6 +177,8 @@ mod tests {
         for (label, is_news) in [("bootstrap", false), ("another", true)] {
             let (mut store, (spec, written)) = (store(), version());
             store.take_in(written);
+            let made = &store.objects.hydrated_targets[&ObjectKey::new("team", "made")];
+            assert_eq!(made.version, 1, "a status is written to this version");
             let labels =
                 json!({"app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/pipeline": label});
             let metadata = json!({

@@ -308,6 +308,7 @@ mod tests {
         let write = StatusWrite {
             key: &key,
             uid: "u",
+            resource_version: None,
             status: &status,
         };
         let written = calls
@@ -321,8 +322,11 @@ mod tests {
             seal: None,
             spec: &json!({}),
         };
-        let made = calls.create_pipeline_object::<Target, _>("targets", new).await;
-        assert_eq!(made.unwrap(), "u");
+        let made = calls
+            .create_pipeline_object::<Target, _>("targets", new)
+            .await
+            .unwrap();
+        assert_eq!((made.uid.as_str(), made.version), ("u", 7));
     }
 
     #[tokio::test(start_paused = true)]

@@ -221,7 +221,7 @@ impl LeaseStateMachine {
             return want;
         }
         if self.ending.is_none()
-            && let Some(want) = self.clear_strays(stamp)
+            && let Some(want) = self.release_unneeded(stamp)
         {
             return want;
         }

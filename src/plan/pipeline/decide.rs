@@ -17,6 +17,7 @@ mod versions;
 
 pub use decision::{
     CreateRefusal, FinalizerChange, NeededTasks, NewTask, SeenObject, TargetDecision, TargetInput,
+    VersionRecord,
 };
 pub use order::decide;
 pub use teardown::TEARDOWN_LIMIT;

@@ -20,7 +20,7 @@ pub(super) const WATCHED: &[&str] = &[
 ];
 /// Kinds that it makes and deletes.
 pub(super) const MADE: &[&str] = &["rendertasks", "hydratedtargets"];
-/// Statuses that it writes.
+/// Statuses that it patches.
 pub(super) const STATUSES: &[&str] = &[
     "targets/status",
     "releases/status",
@@ -29,8 +29,9 @@ pub(super) const STATUSES: &[&str] = &[
     "profiles/status",
     "releasebindings/status",
     "registrybindings/status",
-    "hydratedtargets/status",
 ];
+/// The status of the objects that the hub alone writes.
+pub(super) const REPLACED_STATUS: &str = "hydratedtargets/status";
 /// What it watches for other reasons too.
 const ALSO: &[&str] = &["registries", "rendertasks"];
 /// Where references may cross namespaces.
@@ -71,6 +72,7 @@ pub fn needed(rules: &ReferenceRules) -> Vec<PipelineNeed> {
         let mut all = read(&[WATCHED, ALSO].concat());
         all.extend(of(MADE, &["create", "delete"]));
         all.extend(of(STATUSES, &["patch"]));
+        all.extend(of(&[REPLACED_STATUS], &["update"]));
         all.extend(of(&["targets"], &["patch"]));
         all
     };

@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::ResourceRule;
 use super::check::PreflightCheck;
 use super::facts::PreflightFacts;
 use super::finding::{PreflightFinding, unknown};
-use super::needs::{MADE, STATUSES, WATCHED};
+use super::needs::{MADE, REPLACED_STATUS, STATUSES, WATCHED};
 use super::text::{shown, some_of};
 
 /// How far a right reaches.
@@ -56,6 +56,7 @@ const GOLDEN: &[RequiredPermission] = &[
     grant(PermissionScope::Anywhere, "renderhub.dev", &["targets"], &["patch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", WATCHED, &["list", "watch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", STATUSES, &["patch"]),
+    grant(PermissionScope::Anywhere, "renderhub.dev", &[REPLACED_STATUS], &["update"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["clusterregistries", "rendererclasses", "renderclusters", "queuepolicies",
         "registries", "referencegrants"], &["get", "list", "watch"]),
     grant(PermissionScope::Anywhere, "renderhub.dev", &["rendertasks/status", "clusterrendertasks/status",

@@ -185,15 +185,15 @@ impl LeaseStateMachine {
     }
 
     /// Releases records that this process took without hearing of it, and does not need.
-    pub(super) fn clear_strays(&self, stamp: Timestamp) -> Option<LeaseDecision> {
+    pub(super) fn release_unneeded(&self, stamp: Timestamp) -> Option<LeaseDecision> {
         let listed = self.listed.as_ref()?;
         let held = [&self.hub, &self.standby].map(|hold| hold.as_ref().map(|hold| hold.slot));
-        let is_stray = |record: &&LeaseRecord| {
+        let is_unneeded = |record: &&LeaseRecord| {
             let is_own = record.holder.as_ref() == Some(&self.identity.holder);
             is_own && record.process == self.identity.process && !held.contains(&Some(record.slot))
         };
-        let stray = listed.records.iter().find(is_stray)?;
-        Self::fence_expired(listed, &stray.name, stamp)
+        let unneeded = listed.records.iter().find(is_unneeded)?;
+        Self::fence_expired(listed, &unneeded.name, stamp)
     }
 
     /// The namespaces that this hub served, as its records say, and that this instance does not serve.

@@ -234,7 +234,7 @@ fn a_record_that_is_held_and_not_needed_is_released() {
     let mut server = Server::default();
     let mut machine = LeaseStateMachine::new(own.clone(), begin);
     let now = run(&mut machine, &mut server, &[&old], begin);
-    let stray = own.lease(
+    let unneeded = own.lease(
         LeaseContent {
             slot: LeaseSlot::Standby(1),
             state: InstanceState::Standby,
@@ -243,7 +243,7 @@ fn a_record_that_is_held_and_not_needed_is_released() {
         None,
         Timestamp::UNIX_EPOCH,
     );
-    server.write(stray);
+    server.write(unneeded);
     run(&mut machine, &mut server, &[&old], now);
     let held = [0, 1].map(|number| holder(&server, &own.name(LeaseSlot::Standby(number))));
     assert_eq!(held, [Some("one".to_owned()), None]);

@@ -78,7 +78,27 @@ impl NeededTasks {
 }
 
 /// The status of a version to be written.
-pub type VersionRecord = (SeenObject, HydratedTargetStatus);
+#[derive(Clone, Debug)]
+pub struct VersionRecord {
+    /// The version.
+    pub seen: SeenObject,
+    /// Resource version of the object: its status is written to that version alone.
+    pub resource_version: u64,
+    /// The whole status.
+    pub status: HydratedTargetStatus,
+}
+
+impl VersionRecord {
+    /// A status for this version.
+    #[must_use]
+    pub fn of(key: &ObjectKey, version: &StoredVersion, status: HydratedTargetStatus) -> Self {
+        Self {
+            seen: (key.clone(), version.uid.clone()),
+            resource_version: version.version,
+            status,
+        }
+    }
+}
 
 /// What is to be done for a Target.
 #[derive(Clone, Debug, Default)]
@@ -159,10 +179,9 @@ impl TargetDecision {
         input: TargetInput<'_>,
     ) {
         let is_pruned = is_pruned(key, version, input.objects, input.rules, input.catalog);
-        let seen = (key.clone(), version.uid.clone());
         match retire(version, account, is_pruned, input.now) {
-            Retirement::Delete => self.old_versions.push(seen),
-            Retirement::Record(status) => self.records.push((seen, *status)),
+            Retirement::Delete => self.old_versions.push((key.clone(), version.uid.clone())),
+            Retirement::Record(status) => self.records.push(VersionRecord::of(key, version, *status)),
         }
     }
 }

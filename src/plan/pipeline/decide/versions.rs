@@ -86,7 +86,7 @@ impl Draft<'_> {
         match self.progress_of(&chart, true) {
             ChartState::Pushed { digest, at } => {
                 let status = pushed_status(version, digest, at);
-                self.out.version_status = Some(((key.clone(), version.uid.clone()), status));
+                self.out.version_status = Some(VersionRecord::of(key, version, status));
                 self.pushed(spec)
             }
             ChartState::Pending(Some(reason)) => waits(number, reason),
@@ -103,7 +103,7 @@ impl Draft<'_> {
                 let verdict = failed(number, reason, is_final);
                 let status = failed_status(version, &verdict, self.input.now);
                 if status != version.status {
-                    self.out.version_status = Some(((key.clone(), version.uid.clone()), status));
+                    self.out.version_status = Some(VersionRecord::of(key, version, status));
                 }
                 verdict
             }
@@ -248,8 +248,8 @@ impl Draft<'_> {
         let mut versions = self.versions.iter();
         let (number, (key, version)) =
             versions.find(|(number, (_, version))| is_of(**number) && !is_pushed(version))?;
-        let seen = ((*key).clone(), version.uid.clone());
-        Some((*number, (seen, pushed_status(version, digest.as_deref(), *at))))
+        let status = pushed_status(version, digest.as_deref(), *at);
+        Some((*number, VersionRecord::of(key, version, status)))
     }
 }
 

@@ -46,7 +46,7 @@ fn what_happens_to_a_version_is_told_once() {
     let decision = world.step("edge");
     let report = reports::of_target(&before, &decision.status).unwrap();
     assert_eq!(report.reason, Reason::Failed);
-    let (_, failed) = decision.version_status.unwrap();
+    let failed = decision.version_status.unwrap().status;
     assert_eq!(ready(&failed.conditions).1, "Failed");
     assert_eq!(
         reports::of_version(7, &HydratedTargetStatus::default(), &failed),
@@ -56,7 +56,7 @@ fn what_happens_to_a_version_is_told_once() {
     world.now += 60;
     world.step("edge");
     world.succeed();
-    let (_, pushed) = world.step("edge").version_status.unwrap();
+    let pushed = world.step("edge").version_status.unwrap().status;
     assert_eq!(
         (ready(&pushed.conditions).0, pushed.observed_generation),
         ("True", Some(1))

@@ -102,7 +102,7 @@ fn charts_hold_up_no_deletion() {
     world.delete_target("edge");
     let first = world.step("edge");
     assert_eq!((first.old_versions.len(), first.records.len()), (0, 1));
-    let progress = first.records[0].1.prune.clone().unwrap();
+    let progress = first.records[0].status.prune.clone().unwrap();
     assert_eq!(
         (progress.service_account_name.as_deref(), progress.since.0),
         (Some("builder"), at(world.now))

@@ -275,17 +275,15 @@ impl World {
             let version = PipelineObject::made(format!("uid-of-{name}"), spec);
             self.objects.hydrated_targets.insert(key(&name), version);
         }
-        if let Some(((key, _), status)) = decision.version_status.clone() {
-            self.objects.hydrated_targets.get_mut(&key).unwrap().status = status;
+        for record in decision.version_status.iter().chain(&decision.records) {
+            let mut version = self.objects.hydrated_targets.get_mut(&record.seen.0).unwrap();
+            version.status = record.status.clone();
         }
         for (key, _) in &decision.old_tasks {
             self.objects.tasks.remove(key);
         }
         for (key, _) in &decision.old_versions {
             self.objects.hydrated_targets.remove(key);
-        }
-        for ((key, _), status) in decision.records.clone() {
-            self.objects.hydrated_targets.get_mut(&key).unwrap().status = status;
         }
         let mut object = self.objects.targets.get_mut(target).unwrap();
         object.status = decision.status.clone();

@@ -8,7 +8,7 @@ use clap::Args;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{ObjectMeta, PostParams};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
 use renderhub::api::RenderTask;
@@ -156,7 +156,13 @@ where
     K: Resource<DynamicType = ()>,
     T: Serialize,
 {
-    StatusWrite { key, uid, status }.patch::<K>()
+    let write = StatusWrite {
+        key,
+        uid,
+        resource_version: None,
+        status,
+    };
+    write.request::<K>()
 }
 
 /// A status of a kind whose statuses are sealed.
@@ -167,6 +173,21 @@ where
 {
     let sealed = sealed(status).map_err(kube::core::request::Error::SerializeBody)?;
     self::status::<K, _>(key, uid, &sealed)
+}
+
+/// The status of a version as it was made.
+fn version_status<T: Serialize>(key: &ObjectKey, made: &ObjectMeta, status: &T) -> Result<wire::Request> {
+    let version = made
+        .resource_version
+        .as_ref()
+        .context("a version without a resource version")?;
+    let write = StatusWrite {
+        key,
+        uid: made.uid.as_ref().context("a version without a UID")?,
+        resource_version: Some(version.parse()?),
+        status: &sealed(status)?,
+    };
+    Ok(write.request::<HydratedTarget>())
 }
 
 /// A change of a Target's metadata.
@@ -240,9 +261,11 @@ impl FleetWriter {
         let task_key = ObjectKey::new(&plan.key.namespace, &plan.task.name);
         let task = new_object(&task_key, PIPELINE_BOOTSTRAP, target, &plan.task.spec);
         self.task(task).await?;
-        let uid = version.metadata.uid.context("a version without a UID")?;
-        let request = sealed_status::<HydratedTarget, _>(&version_key, &uid, &plan.version_status);
-        wire::write(&self.client, request).await?;
+        wire::write(
+            &self.client,
+            version_status(&version_key, &version.metadata, &plan.version_status)?,
+        )
+        .await?;
         wire::write(
             &self.client,
             sealed_status::<Target, _>(&plan.key, &plan.uid, &last),

@@ -154,7 +154,7 @@ impl Draft {
         self.version = decision.new_version.or(self.version.take());
         self.version_status = decision
             .version_status
-            .map(|(_, status)| status)
+            .map(|record| record.status)
             .or(self.version_status.take());
         let own = decision.new_tasks.into_iter().find(|task| task.is_targets_own);
         self.task = own.or(self.task.take());
@@ -215,10 +215,10 @@ fn take_in(target: &ObjectKey, decision: &TargetDecision, objects: &mut Pipeline
         let version = PipelineObject::made(String::new(), spec);
         objects.hydrated_targets.insert(key(&name), version);
     }
-    if let Some(((key, _), status)) = decision.version_status.clone()
-        && let Some(mut version) = objects.hydrated_targets.get_mut(&key)
+    if let Some(record) = &decision.version_status
+        && let Some(mut version) = objects.hydrated_targets.get_mut(&record.seen.0)
     {
-        version.status = status;
+        version.status = record.status.clone();
     }
     if let Some(mut object) = objects.targets.get_mut(target) {
         object.status = decision.status.clone();
