@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::plan::pipeline::object::ObjectKey;
 
 /// Longest that a status which says only how far a Target is waits for other Targets.
-const PROGRESS_STATUS: Duration = Duration::from_secs(30);
+const PROGRESS_STATUS: Duration = Duration::from_secs(60);
 
 /// The Targets whose status was left, and when it is written at the latest.
 pub(super) struct LeftStatuses {
@@ -75,7 +75,7 @@ mod tests {
     fn a_status_is_left_until_its_time_is_over_however_often_its_target_is_looked_at() {
         let (begin, mut left) = (Instant::now(), LeftStatuses::new(WORKERS));
         let due = begin + PROGRESS_STATUS;
-        for second in [0, 1, 29] {
+        for second in [0, 1, 59] {
             let now = begin + Duration::from_secs(second);
             assert_eq!(left.leave(&key(0), true, WORKERS + 1, now), Some(due));
         }

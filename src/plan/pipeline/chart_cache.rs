@@ -1,8 +1,11 @@
 //! Charts of Releases that were planned before: a fleet is decided about often, and its Releases change seldom.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher, RandomState};
 use std::sync::Arc;
+
+use hashbrown::{Equivalent, HashMap};
 
 use crate::api::pipeline::TargetSpec;
 
@@ -15,7 +18,7 @@ use super::resolution::AcceptedRelease;
 pub(super) const REMEMBERED: usize = 4096;
 
 /// Everything that the chart of a Release depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct ChartKey {
     /// UID and generation of the Release and of its version.
     release: (String, i64),
@@ -29,9 +32,67 @@ struct ChartKey {
     salt: u32,
 }
 
+/// The same as it is looked for, of each Release of a Target with each decision: nothing is copied for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ChartKeyView<'a> {
+    release: (&'a str, i64),
+    version: (&'a str, i64),
+    pull_secrets: &'a BTreeMap<String, String>,
+    namespace: &'a str,
+    destination: &'a RenderDestination,
+    account: Option<&'a str>,
+    class: Option<&'a str>,
+    cluster: Option<&'a str>,
+    salt: u32,
+}
+
+impl ChartKey {
+    fn view(&self) -> ChartKeyView<'_> {
+        ChartKeyView {
+            release: (&self.release.0, self.release.1),
+            version: (&self.version.0, self.version.1),
+            pull_secrets: &self.pull_secrets,
+            namespace: &self.namespace,
+            destination: &self.destination,
+            account: self.account.as_deref(),
+            class: self.class.as_deref(),
+            cluster: self.cluster.as_deref(),
+            salt: self.salt,
+        }
+    }
+}
+
+impl Hash for ChartKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.view().hash(state);
+    }
+}
+
+impl ChartKeyView<'_> {
+    fn key(self) -> ChartKey {
+        ChartKey {
+            release: (self.release.0.to_owned(), self.release.1),
+            version: (self.version.0.to_owned(), self.version.1),
+            pull_secrets: self.pull_secrets.clone(),
+            namespace: self.namespace.to_owned(),
+            destination: self.destination.clone(),
+            account: self.account.map(str::to_owned),
+            class: self.class.map(str::to_owned),
+            cluster: self.cluster.map(str::to_owned),
+            salt: self.salt,
+        }
+    }
+}
+
+impl Equivalent<ChartKey> for ChartKeyView<'_> {
+    fn equivalent(&self, key: &ChartKey) -> bool {
+        *self == key.view()
+    }
+}
+
 /// Charts that were planned before.
 #[derive(Debug, Default)]
-pub struct ChartCache(RefCell<HashMap<ChartKey, Arc<PlannedChart>>>);
+pub struct ChartCache(RefCell<HashMap<ChartKey, Arc<PlannedChart>, RandomState>>);
 
 impl ChartCache {
     /// The chart of a Release.
@@ -43,15 +104,15 @@ impl ChartCache {
         destination: &RenderDestination,
         salt: u32,
     ) -> Arc<PlannedChart> {
-        let key = ChartKey {
-            release: (release.object.uid.clone(), release.object.generation),
-            version: (release.version_revision.0.to_owned(), release.version_revision.1),
-            pull_secrets: release.pull_secrets.clone(),
-            namespace: target.namespace.clone(),
-            destination: destination.clone(),
-            account: spec.service_account_name.clone(),
-            class: spec.renderer_class_name.clone(),
-            cluster: spec.render_cluster_name.clone(),
+        let key = ChartKeyView {
+            release: (&release.object.uid, release.object.generation),
+            version: release.version_revision,
+            pull_secrets: &release.pull_secrets,
+            namespace: &target.namespace,
+            destination,
+            account: spec.service_account_name.as_deref(),
+            class: spec.renderer_class_name.as_deref(),
+            cluster: spec.render_cluster_name.as_deref(),
             salt,
         };
         let mut known = self.0.borrow_mut();
@@ -62,7 +123,7 @@ impl ChartCache {
             known.clear();
         }
         let chart = Arc::new(release_chart(release, target, spec, destination, salt));
-        known.insert(key, Arc::clone(&chart));
+        known.insert(key.key(), Arc::clone(&chart));
         chart
     }
 

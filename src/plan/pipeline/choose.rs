@@ -98,9 +98,9 @@ pub(super) fn choose<'o>(
     }
     let mut excess = chosen.len().saturating_sub(MAX_RELEASES);
     for contender in chosen.into_iter().rev() {
-        let (source, release) = (contender.order().1.clone(), contender.release());
-        if excess > 0 && !has(&release) {
+        if excess > 0 && !has(&contender.release()) {
             excess -= 1;
+            let (source, release) = (contender.order().1.clone(), contender.release());
             let why = ResolveFailure::TooMany;
             resolution
                 .unresolved

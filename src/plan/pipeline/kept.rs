@@ -149,7 +149,7 @@ fn kept_data(
             let bound = resolution
                 .bound
                 .iter()
-                .any(|bound| bound.sources.iter().any(is_bound));
+                .any(|bound| is_bound(&bound.source) || bound.further.iter().any(is_bound));
             (!bound).then(|| stays(None))
         }
         SourceState::Unmatched => {

@@ -31,7 +31,7 @@ pub fn resolve<'o>(
 ) -> Resolution<'o> {
     let bound = bound(target, objects, rules);
     let secrets = PullSecrets::of(target, last, objects, rules);
-    let sources: usize = bound.iter().map(|bound| bound.sources.len()).sum();
+    let sources: usize = bound.iter().map(|bound| 1 + bound.further.len()).sum();
     let bindings = sources + secrets.bindings();
     if bindings > BINDINGS_OF_TARGET {
         return Resolution {
@@ -39,10 +39,10 @@ pub fn resolve<'o>(
             ..Resolution::default()
         };
     }
-    let (mut contenders, mut unresolved) = (Vec::new(), Vec::new());
+    let (mut accepted_releases, mut unresolved) = (Vec::new(), Vec::new());
     for one in &bound {
         match accepted(one, objects, rules, &secrets) {
-            Ok(release) => contenders.push(Contender::Accepted(release)),
+            Ok(release) => accepted_releases.push(release),
             Err(why) => unresolved.push(UnresolvedRelease {
                 source: one.source.clone(),
                 release: one.release.clone(),
@@ -50,15 +50,16 @@ pub fn resolve<'o>(
             }),
         }
     }
-    let resolved: BTreeSet<ObjectKey> = contenders.iter().map(Contender::release).collect();
-    for (unique_name, last) in last.into_iter().flat_map(|last| &last.releases) {
-        let release = ObjectKey::new(&last.namespace, &last.name);
-        if !resolved.contains(&release) {
-            let failure = unresolved.iter().find(|failed| failed.release == release);
-            let kept = kept(target, (unique_name, last), failure, objects, rules, now);
-            contenders.extend(kept.map(Contender::Kept));
-        }
-    }
+    let resolved: BTreeSet<(&str, &str)> = accepted_releases.iter().map(name_of).collect();
+    let others = last.into_iter().flat_map(|last| &last.releases);
+    let others = others.filter(|(_, last)| !resolved.contains(&(&last.namespace, &last.name)));
+    let kept = others.filter_map(|(unique_name, last)| {
+        let failure = unresolved.iter().find(|failed| is_same(&failed.release, last));
+        kept(target, (unique_name, last), failure, objects, rules, now)
+    });
+    let kept: Vec<_> = kept.map(Contender::Kept).collect();
+    let contenders = accepted_releases.into_iter().map(Contender::Accepted);
+    let contenders = contenders.chain(kept).collect();
     let has =
         |release: &ObjectKey| last.is_some_and(|last| last.releases.values().any(|r| is_same(release, r)));
     let mut resolution = choose(contenders, has);
@@ -67,6 +68,10 @@ pub fn resolve<'o>(
     resolution.unresolved.extend(unresolved);
     resolution.bound = bound;
     resolution
+}
+
+fn name_of<'r>(release: &'r AcceptedRelease<'_>) -> (&'r str, &'r str) {
+    (&release.release.namespace, &release.release.name)
 }
 
 fn is_same(release: &ObjectKey, last: &HydratedRelease) -> bool {

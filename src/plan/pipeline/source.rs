@@ -17,12 +17,12 @@ use super::selector::{is_valid, label, matches};
 /// A Release that is bound to a Target, whether it exists or not.
 #[derive(Clone, Debug)]
 pub struct BoundRelease<'o> {
-    /// What binds it.
+    /// What binds it: the first of everything that does.
     pub source: ReleaseSource,
     /// The Release.
     pub release: ObjectKey,
-    /// Everything that binds it, in order.
-    pub sources: Vec<ReleaseSource>,
+    /// Everything else that binds it, in order.
+    pub further: Vec<ReleaseSource>,
     /// Data of Profiles that bind it, each with its Profile.
     pub userdata: Vec<(&'o ObjectKey, &'o Value)>,
 }
@@ -56,11 +56,11 @@ pub fn bound<'o>(
 ) -> Vec<BoundRelease<'o>> {
     let mut found = of_bindings(target, objects, rules);
     found.extend(of_profiles(target, objects, rules));
-    found.sort_by(|a, b| (&a.release, &a.source).cmp(&(&b.release, &b.source)));
+    found.sort_unstable_by(|a, b| (&a.release, &a.source).cmp(&(&b.release, &b.source)));
     found.dedup_by(|later, first| {
         let is_same = later.release == first.release;
         if is_same {
-            first.sources.append(&mut later.sources);
+            first.further.push(later.source.clone());
             first.userdata.append(&mut later.userdata);
         }
         is_same
@@ -82,7 +82,7 @@ fn of_bindings<'o>(
             found.extend(binding.spec.as_ref().map(|spec| BoundRelease {
                 source: source(kind, key),
                 release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
-                sources: vec![source(kind, key)],
+                further: Vec::new(),
                 userdata: Vec::new(),
             }));
         }
@@ -105,7 +105,7 @@ fn of_profiles<'o>(
                 found.push(BoundRelease {
                     source: source(kind, key),
                     release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
-                    sources: vec![source(kind, key)],
+                    further: Vec::new(),
                     userdata: spec.userdata.iter().map(|data| (key, data)).collect(),
                 });
             }

@@ -168,7 +168,7 @@ impl<'o> RolloutSurvey<'o> {
         let bound = BoundRelease {
             source: profile.source.clone(),
             release: profile.release.clone(),
-            sources: Vec::new(),
+            further: Vec::new(),
             userdata: Vec::new(),
         };
         let release = accepted(&bound, objects, rules, &facts.secrets).ok();
