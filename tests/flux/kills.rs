@@ -1,7 +1,5 @@
 //! Writes in the middle of a change, at which a hub is killed.
 
-use serde_json::Value;
-
 use support::proxy::Write;
 
 /// A version of a Target is made.
@@ -17,17 +15,17 @@ pub fn makes_bootstrap_task(write: &Write) -> bool {
 
 /// A release's chart was pushed, and its task's status says so.
 pub fn says_that_a_release_is_rendered(write: &Write) -> bool {
-    is_status(write, "/rendertasks/release-") && status(write)["completionTime"].is_string()
+    is_status(write, "/rendertasks/release-") && write.status()["completionTime"].is_string()
 }
 
 /// A version's chart was pushed, and the version's status says so.
 pub fn says_that_a_version_is_pushed(write: &Write) -> bool {
-    is_status(write, "/hydratedtargets/") && status(write)["pushedAt"].is_string()
+    is_status(write, "/hydratedtargets/") && write.status()["pushedAt"].is_string()
 }
 
 /// The status of a Release says that it names what it may not, or what is not there.
 pub fn says_that_a_release_is_not_ready(write: &Write) -> bool {
-    let mut conditions = status(write)["conditions"].as_array().into_iter().flatten();
+    let mut conditions = write.status()["conditions"].as_array().into_iter().flatten();
     is_status(write, "/releases/") && conditions.any(|c| c["type"] == "Ready" && c["status"] == "False")
 }
 
@@ -39,9 +37,4 @@ pub fn object_of(write: &Write) -> &str {
 
 fn is_status(write: &Write, of: &str) -> bool {
     write.path.contains(of) && write.path.ends_with("/status")
-}
-
-/// The hub writes the UID that the object must have, and then a whole status.
-fn status(write: &Write) -> &Value {
-    &write.body[1]["value"]
 }

@@ -124,7 +124,7 @@ impl<T: Serialize> StatusWrite<'_, T> {
     ///
     /// # Errors
     /// The status cannot be written as JSON.
-    pub fn request<K: Resource<DynamicType = ()>>(
+    pub fn http_request<K: Resource<DynamicType = ()>>(
         &self,
     ) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error> {
         let requests = Request::new(K::url_path(&(), Some(&self.key.namespace)));
@@ -224,7 +224,7 @@ impl HubClient {
         resource: &'static str,
         write: StatusWrite<'_, T>,
     ) -> Result<Option<u64>, CallError> {
-        let request = write.request::<K>();
+        let request = write.http_request::<K>();
         version_of(self.objects.write(write.verb(), resource, request).await)
     }
 }
@@ -253,7 +253,7 @@ mod tests {
                 resource_version,
                 status: &json!({"digest": "sha256:1"}),
             };
-            (write.verb(), write.request::<HydratedTarget>().unwrap())
+            (write.verb(), write.http_request::<HydratedTarget>().unwrap())
         };
         let status_path = "/apis/renderhub.dev/v1alpha1/namespaces/team-a/hydratedtargets/edge-v1/status";
         let (verb, patch) = write(None);

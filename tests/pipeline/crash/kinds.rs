@@ -41,7 +41,7 @@ pub static SAYS_VERSION_IS_PUSHED: Kind = Kind {
     name: "the version says that it is pushed",
     is_it: |write| {
         let is_status = write.path.contains("/hydratedtargets/edge-v") && write.path.ends_with("/status");
-        is_status && status(write)["pushedAt"].is_string()
+        is_status && write.status()["pushedAt"].is_string()
     },
 };
 pub static SAYS_TARGET_IS_READY: Kind = Kind {
@@ -109,11 +109,6 @@ fn is_status_of_target(write: &Write) -> bool {
 }
 
 fn says(write: &Write, type_: &str, value: &str) -> bool {
-    let mut conditions = status(write)["conditions"].as_array().into_iter().flatten();
+    let mut conditions = write.status()["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["type"] == type_ && condition["status"] == value)
-}
-
-/// The hub writes the UID that the object must have, and then a whole status.
-fn status(write: &Write) -> &Value {
-    &write.body[1]["value"]
 }

@@ -53,6 +53,18 @@ pub struct Write {
     pub body: Value,
 }
 
+impl Write {
+    /// The status that it sends, which is whole: a patch has it after the UID that the object must have, and a PUT in the object.
+    #[must_use]
+    pub fn status(&self) -> &Value {
+        if self.method == "PUT" {
+            &self.body["status"]
+        } else {
+            &self.body[1]["value"]
+        }
+    }
+}
+
 /// The proxy; it ends when it is dropped.
 pub struct Proxy {
     address: SocketAddr,

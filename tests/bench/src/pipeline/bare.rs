@@ -162,7 +162,7 @@ where
         resource_version: None,
         status,
     };
-    write.request::<K>()
+    write.http_request::<K>()
 }
 
 /// A status of a kind whose statuses are sealed.
@@ -187,7 +187,7 @@ fn version_status<T: Serialize>(key: &ObjectKey, made: &ObjectMeta, status: &T) 
         resource_version: Some(version.parse()?),
         status: &sealed(status)?,
     };
-    Ok(write.request::<HydratedTarget>())
+    Ok(write.http_request::<HydratedTarget>())
 }
 
 /// A change of a Target's metadata.
