@@ -2,6 +2,7 @@
 
 mod awaited;
 mod catalog;
+mod chart_cache;
 mod concerned;
 mod decide;
 mod edits;

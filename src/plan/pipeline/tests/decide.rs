@@ -1,16 +1,13 @@
 //! What is done for a Target, step by step.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::json;
 
 use super::world::{World, at, key};
-use crate::plan::pipeline::chart_cache::{ChartCache, REMEMBERED};
-use crate::plan::pipeline::destination::destination;
 use crate::plan::pipeline::kept::LEAVES_AFTER;
 
-fn with_release() -> World {
+pub(super) fn with_release() -> World {
     let mut world = World::new();
     world.target("edge", &json!({"ring": "one"}), json!({}));
     world.release("a", "a", &json!({}), json!({}));
@@ -368,41 +365,4 @@ fn a_message_names_so_many_objects_at_most() {
         ("MissingDependencies", 10)
     );
     assert!(message.ends_with("; and 40 more"), "{message}");
-}
-
-#[test]
-fn a_chart_is_planned_once_for_everything_that_it_depends_on() {
-    let mut world = with_release();
-    world.bind("edge", "a");
-    let resolution = world.resolve("edge");
-    let (key, target) = world.objects.targets.get_key_value(&key("edge")).unwrap();
-    let spec = target.spec.as_ref().unwrap();
-    let destination = destination(key, spec, &world.objects, &world.rules, &world.catalog).unwrap();
-    let (charts, release) = (ChartCache::default(), &resolution.accepted[0]);
-    let planned = |spec, salt| charts.release_chart(release, key, spec, &destination, salt);
-    let first = planned(spec, 0);
-    assert!(Arc::ptr_eq(&first, &planned(spec, 0)));
-    let mut as_another = spec.clone();
-    as_another.service_account_name = Some("another".to_owned());
-    for other in [planned(spec, 1), planned(&as_another, 0)] {
-        assert!(!Arc::ptr_eq(&first, &other));
-    }
-    assert_eq!(charts.len(), 3);
-}
-
-#[test]
-fn only_so_many_charts_are_remembered() {
-    let mut world = with_release();
-    world.bind("edge", "a");
-    let resolution = world.resolve("edge");
-    let (key, target) = world.objects.targets.get_key_value(&key("edge")).unwrap();
-    let spec = target.spec.as_ref().unwrap();
-    let mut destination = destination(key, spec, &world.objects, &world.rules, &world.catalog).unwrap();
-    let charts = ChartCache::default();
-    for number in 0..=REMEMBERED {
-        destination.prefix = format!("prefix-{number}");
-        charts.release_chart(&resolution.accepted[0], key, spec, &destination, 0);
-        assert!(charts.len() <= REMEMBERED);
-    }
-    assert!(!charts.is_empty());
 }
