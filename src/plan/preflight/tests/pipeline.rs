@@ -51,6 +51,33 @@ fn in_each_namespace_it_needs_what_it_does_there() {
     assert!(kinds.iter().all(|kind| !kind.contains('/')));
 }
 
+/// `tests/rights/pipeline.rs` sees the hub make exactly these writes.
+#[test]
+fn it_needs_each_write_that_it_makes() {
+    let need = &needed(&rules(&["a"], &[]))[0];
+    let mut writes = texts(need);
+    writes.retain(|text| !text.starts_with("list ") && !text.starts_with("watch "));
+    writes.sort();
+    assert_eq!(
+        writes,
+        [
+            "create hydratedtargets",
+            "create rendertasks",
+            "delete hydratedtargets",
+            "delete rendertasks",
+            "patch components/status",
+            "patch componentversions/status",
+            "patch profiles/status",
+            "patch registrybindings/status",
+            "patch releasebindings/status",
+            "patch releases/status",
+            "patch targets",
+            "patch targets/status",
+            "update hydratedtargets/status",
+        ]
+    );
+}
+
 #[test]
 fn what_no_rule_gives_is_missing() {
     let permission = NeededPermission {
