@@ -110,18 +110,51 @@ impl HubRun {
     }
 }
 
-/// Measures the pipeline, twice in turns, so that a machine that becomes slower does so for all; prints the figures and writes them as JSON.
+/// Who makes the tasks.
+#[derive(Clone, Copy)]
+enum Maker {
+    Hub,
+    BareWriter,
+    ByHand,
+}
+
+/// All runs of each.
+struct Runs {
+    hub: HubRun,
+    bare: Made,
+    by_hand: Made,
+}
+
+/// Lets each make the tasks once in a round, and in the next in reverse order, so that a machine that becomes slower does so for all.
+async fn run_in_turns(options: &Options) -> Result<Runs> {
+    let (mut hubs, mut bare, mut by_hand) = (Vec::<HubRun>::new(), Vec::new(), Vec::new());
+    for round in 0..options.rounds {
+        let mut makers = [Maker::Hub, Maker::BareWriter, Maker::ByHand];
+        if round % 2 == 1 {
+            makers.reverse();
+        }
+        for maker in makers {
+            match (maker, hubs.first()) {
+                (Maker::BareWriter, Some(hub)) => bare.push(bare_run(options, &hub.made.requests).await?),
+                (Maker::ByHand, Some(hub)) => by_hand.push(run_by_hand(options, &hub.tasks).await?),
+                _ => hubs.push(hub_run(options).await?),
+            }
+        }
+    }
+    let together = |runs: Vec<Made>| runs.into_iter().reduce(|all, run| all.with(&run));
+    let all = hubs.into_iter().reduce(|all, run| all.with(&run));
+    let all = all.zip(together(bare)).zip(together(by_hand));
+    let ((hub, bare), by_hand) = all.context("rounds must be at least 1")?;
+    Ok(Runs { hub, bare, by_hand })
+}
+
+/// Measures the pipeline, prints the figures and writes them as JSON.
 ///
 /// # Errors
 /// If something cannot be measured.
 pub async fn measure(options: &Options) -> Result<()> {
     let load_before = load();
-    let hub = hub_run(options).await?;
-    let bare = bare_run(options, &hub.made.requests).await?;
-    let hand = by_hand(options, &hub.tasks).await?;
-    let by_hand = hand.with(&by_hand(options, &hub.tasks).await?);
-    let bare = bare.with(&bare_run(options, &hub.made.requests).await?);
-    let hub = hub.with(&hub_run(options).await?);
+    let Runs { hub, bare, by_hand } = run_in_turns(options).await?;
     let figures = Figures {
         targets: options.pipeline.pipeline_targets,
         releases: options.pipeline.pipeline_releases,
@@ -272,7 +305,7 @@ async fn tasks_of(world: &World) -> Result<Vec<FleetTask>> {
 }
 
 /// The tasks of the fleet by a tenant who makes them by hand, as fast as the API server takes them, where a hub waits for them.
-async fn by_hand(options: &Options, tasks: &[FleetTask]) -> Result<Made> {
+async fn run_by_hand(options: &Options, tasks: &[FleetTask]) -> Result<Made> {
     let world = world(options).await?;
     let _finisher = world.spawn_finisher()?;
     let hub = ready_hub(&world).await?;
