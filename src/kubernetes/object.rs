@@ -56,6 +56,19 @@ impl SlimObject {
         (self.metadata.kept, decoded(self.spec).unwrap_or_default())
     }
 
+    /// Whether it is the object of this UID with the spec of this generation.
+    #[must_use]
+    pub fn has_spec(&self, uid: &str, generation: i64) -> bool {
+        let meta = &self.metadata.kept;
+        meta.uid.as_deref() == Some(uid) && meta.generation == Some(generation)
+    }
+
+    /// The object without its spec.
+    #[must_use]
+    pub fn without_spec(self) -> Self {
+        Self { spec: None, ..self }
+    }
+
     /// The task in the object; `None` without a name or a UID.
     #[must_use]
     pub fn into_task(self, kind: TaskKind) -> Option<Task> {

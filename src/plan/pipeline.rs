@@ -23,6 +23,7 @@ pub mod prune;
 mod pull_secrets;
 pub mod readable_name;
 pub mod references;
+pub mod remembered_chart;
 pub mod reports;
 pub mod resolution;
 pub mod resolve;

@@ -18,7 +18,9 @@ use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::HubClient;
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::concerned::Concerned;
-use crate::plan::pipeline::decide::{CreateRefusal, NeededTasks, TargetDecision, TargetInput, decide};
+use crate::plan::pipeline::decide::{
+    CreateRefusal, FollowUp, NeededTasks, TargetDecision, TargetInput, decide,
+};
 use crate::plan::pipeline::left_out::LeftOutIndex;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::references::ReferenceRules;
@@ -362,7 +364,9 @@ impl PipelineController {
         let outcome = ended.unwrap_or_else(|_| WorkOutcome::panicked());
         for written in outcome.written {
             let found = self.store.take_in(written);
-            self.wake(found);
+            // To the Targets that share it, a task that is made now was as good as running before.
+            let is_known = outcome.follow_up == FollowUp::OnChange && outcome.result.is_ok();
+            self.wake(if is_known { found.without_targets() } else { found });
         }
         if self.rollouts.mark(key.namespace(), &Concerned::default()) {
             self.settle();
@@ -375,7 +379,7 @@ impl PipelineController {
                 if let PipelineKey::Target(target) = key {
                     self.rollouts.end(target);
                 }
-                self.follow_up(key);
+                self.follow_up(key, outcome.follow_up);
             }
             Err(error) => {
                 self.wake_sharers(&shared);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::kubernetes::apply::CallError;
 use crate::plan::pipeline::concerned::StatusObject;
-use crate::plan::pipeline::decide::{NeededTasks, SeenObject, VersionRecord};
+use crate::plan::pipeline::decide::{FollowUp, NeededTasks, SeenObject, VersionRecord};
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::kept_tasks::named_by_no_version;
 use crate::plan::pipeline::object::{ObjectKey, within};
@@ -78,6 +78,7 @@ impl NamespaceWork {
         WorkOutcome {
             written,
             result,
+            follow_up: FollowUp::AtOnce,
             refusal: None,
         }
     }
@@ -146,6 +147,7 @@ mod tests {
 
     fn task(name: &str, owner: &str, deleting: bool) -> (ObjectKey, PipelineTask) {
         let task = PipelineTask {
+            generation: 1,
             uid: format!("uid-of-{name}"),
             spec_hash: String::new(),
             deleting,

@@ -6,7 +6,7 @@ use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedTargetStatus, PruneFailure};
 use crate::controllers::prune::{PruneError, Pruner};
 use crate::kubernetes::apply::CallError;
-use crate::plan::pipeline::decide::VersionRecord;
+use crate::plan::pipeline::decide::{FollowUp, VersionRecord};
 use crate::plan::pipeline::prune::{GivenUp, PruneStep, after_failure};
 use crate::plan::pipeline::reports::PipelineReport;
 
@@ -38,6 +38,7 @@ impl PruneWork {
         WorkOutcome {
             written,
             result,
+            follow_up: FollowUp::AtOnce,
             refusal: None,
         }
     }

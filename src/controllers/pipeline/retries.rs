@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::base::metrics::ErrorLabels;
 use crate::kubernetes::apply::CallError;
-use crate::plan::pipeline::decide::CreateRefusal;
+use crate::plan::pipeline::decide::{CreateRefusal, FollowUp};
 use crate::plan::pipeline::object::ObjectKey;
 
 use super::controller::PipelineController;
@@ -14,16 +14,18 @@ use super::work::PipelineKey;
 const ROUNDS: u32 = 16;
 
 impl PipelineController {
-    /// Looks once more, for what follows from what was written. Each pass brings its key nearer to rest, so one that is worked on
-    /// over and over has found another writer against it, and is slowed down.
-    pub(super) fn follow_up(&mut self, key: &PipelineKey) {
+    /// Looks once more, unless nothing follows from what was written. Each pass brings its key nearer to rest, so one that is
+    /// worked on over and over has found another writer against it, and is slowed down.
+    pub(super) fn follow_up(&mut self, key: &PipelineKey, at: FollowUp) {
         let rounds = self.rounds.entry(key.clone()).or_default();
         *rounds += 1;
-        if *rounds <= ROUNDS {
-            self.queue.add(key);
-        } else {
+        if *rounds > ROUNDS {
             let wait = self.backoff.failed(key);
             self.queue.add_at(key, Instant::now() + wait);
+        } else if at == FollowUp::OnChange {
+            self.backoff.clear(key);
+        } else {
+            self.queue.add(key);
         }
     }
 

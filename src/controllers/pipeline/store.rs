@@ -227,12 +227,11 @@ impl PipelineStore {
                 PipelineChange::Listed
             }
             Event::Apply(object) | Event::InitApply(object) => {
-                let Some(task) = object.into_task(TaskKind::RenderTask) else {
+                let Some((place, seen)) = self.seen_task(object) else {
                     return PipelineChange::Nothing;
                 };
-                let place = ObjectKey::new(&task.id.namespace, &task.id.name);
-                let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
                 self.shown.add(scope, &place);
+                self.show_generation(&place, &seen);
                 let known = self.objects.tasks.get(&place);
                 if known == Some(&seen) {
                     return PipelineChange::Nothing;
@@ -254,6 +253,36 @@ impl PipelineStore {
                 self.objects.tasks.remove(&place);
                 self.change(place.namespace, found)
             }
+        }
+    }
+
+    /// A task as a watch shows it. A spec that is known is not decoded again: it is most of a task, and a watch shows it each time.
+    fn seen_task(&self, object: SlimObject) -> Option<(ObjectKey, PipelineTask)> {
+        let meta = object.meta();
+        let place = key_of(meta.namespace.as_deref(), meta.name.as_deref())?;
+        let known = self.objects.tasks.get(&place);
+        let known = known.filter(|known| object.has_spec(&known.uid, known.generation));
+        let object = if known.is_some() {
+            object.without_spec()
+        } else {
+            object
+        };
+        let task = object.into_task(TaskKind::RenderTask)?;
+        let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
+        let seen = match known {
+            Some(known) => seen.with_spec_of(known),
+            None => seen,
+        };
+        Some((place, seen))
+    }
+
+    /// A task that the hub made is no news once a watch shows its spec.
+    fn show_generation(&mut self, place: &ObjectKey, seen: &PipelineTask) {
+        let known = self.objects.tasks.get(place);
+        if known.is_some_and(|known| known.generation == 0 && known.uid == seen.uid)
+            && let Some(mut known) = self.objects.tasks.get_mut(place)
+        {
+            known.generation = seen.generation;
         }
     }
 

@@ -9,7 +9,9 @@ use crate::api::pipeline::{
     HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _, Target, TargetStatus,
 };
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
-use crate::plan::pipeline::decide::{CreateRefusal, FinalizerChange, NewTask, SeenObject, TargetDecision};
+use crate::plan::pipeline::decide::{
+    CreateRefusal, FinalizerChange, FollowUp, NewTask, SeenObject, TargetDecision,
+};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::reports::{self, PipelineReport};
@@ -51,6 +53,8 @@ impl PipelineKey {
 pub(super) struct WorkOutcome {
     pub written: Vec<Written>,
     pub result: Result<(), CallError>,
+    /// When to look again.
+    pub follow_up: FollowUp,
     /// Why the API server does not let the hub make an object.
     pub refusal: Option<CreateRefusal>,
 }
@@ -61,6 +65,7 @@ impl WorkOutcome {
         Self {
             written: Vec::new(),
             result: Err(CallError::Transport(TransportStage::Internal)),
+            follow_up: FollowUp::AtOnce,
             refusal: None,
         }
     }
@@ -103,15 +108,7 @@ impl TargetWork {
 
     /// Whether there is anything to do.
     pub fn has_work(&self) -> bool {
-        let decision = &self.decision;
-        self.has_new_status
-            || decision.new_version.is_some()
-            || decision.version_status.is_some()
-            || !decision.new_tasks.is_empty()
-            || !decision.old_tasks.is_empty()
-            || !decision.old_versions.is_empty()
-            || !decision.records.is_empty()
-            || decision.finalizer != FinalizerChange::Keep
+        self.has_new_status || self.decision.has_writes()
     }
 
     /// Whether there is a status to write that says no more than how far a Target is that is not ready.
@@ -145,6 +142,7 @@ impl TargetWork {
         WorkOutcome {
             written,
             result,
+            follow_up: self.decision.follow_up,
             refusal,
         }
     }

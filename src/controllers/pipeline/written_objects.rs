@@ -72,6 +72,8 @@ mod tests {
     use super::*;
     use crate::api::pipeline::{HydratedTarget, OmitsOwnNamespace as _, Target, TargetStatus};
     use crate::kubernetes::apply::CreatedObject;
+    use crate::kubernetes::object::SlimObject;
+    use crate::plan::pipeline::content_hash::content_hash;
     use crate::plan::pipeline::references::ReferenceRules;
     use crate::plan::pipeline::sealed_status::sealed;
     use crate::plan::task::status_seal::{KEY_BYTES, SealKey};
@@ -169,6 +171,62 @@ mod tests {
                 is_taken.then_some(7),
                 "{uid} {version:?}"
             );
+        }
+    }
+
+    fn shown_task(uid: &str, generation: i64, spec: &Value) -> Event<SlimObject> {
+        let metadata = json!({
+            "name": "made", "namespace": "team", "uid": uid, "resourceVersion": "1", "generation": generation,
+        });
+        let object = json!({"metadata": metadata, "spec": spec});
+        Event::Apply(serde_json::from_str(&object.to_string()).unwrap())
+    }
+
+    /// A task may not be what the hub wrote, where an admission webhook changed it, and a spec is decoded once for each generation.
+    #[test]
+    fn a_task_has_the_spec_that_a_watch_shows_first_of_its_generation() {
+        let (mut store, (spec, written)) = (store(), task());
+        store.take_in(written);
+        let key = ObjectKey::new("team", "made");
+        let (mut changed, mut again) = (spec.clone(), spec.clone());
+        changed["tag"] = json!("2.0.0");
+        again["tag"] = json!("3.0.0");
+        for (uid, generation, spec, tag) in [
+            ("uid", 1, &changed, "2.0.0"),
+            ("uid", 1, &again, "2.0.0"),
+            ("uid", 2, &again, "3.0.0"),
+            ("other", 2, &changed, "2.0.0"),
+        ] {
+            store.handle_task_event(&scope(TASKS), shown_task(uid, generation, spec));
+            let known = &store.objects.tasks[&key];
+            assert_eq!(
+                (known.chart.tag.as_str(), known.uid.as_str(), known.generation),
+                (tag, uid, generation)
+            );
+        }
+    }
+
+    #[test]
+    fn a_task_that_the_hub_made_is_no_news_when_a_watch_shows_it() {
+        for (tag, is_news) in [("1.0.0", false), ("2.0.0", true)] {
+            let (mut store, (mut spec, _)) = (store(), task());
+            spec["owner"] = json!({"kind": "Target", "namespace": "team", "name": "made"});
+            let target = json!({"renderRegistryRef": {"name": "main"}});
+            store.handle_event::<Target>(&scope("targets"), Event::Apply(watched(&target)));
+            let task = NewTask {
+                name: "made".to_owned(),
+                spec: serde_json::from_value(spec.clone()).unwrap(),
+                spec_hash: content_hash(&spec),
+                is_targets_own: true,
+            };
+            store.take_in(Written::Task(
+                ObjectKey::new("team", "made"),
+                "uid".to_owned(),
+                Arc::new(task),
+            ));
+            spec["tag"] = json!(tag);
+            let change = store.handle_task_event(&scope(TASKS), shown_task("uid", 1, &spec));
+            assert_eq!(change != PipelineChange::Nothing, is_news, "{tag}");
         }
     }
 

@@ -64,11 +64,11 @@ pub fn release_chart(
     destination: &RenderDestination,
     salt: u32,
 ) -> PlannedChart {
-    let config = release_config(release, &release_name(&release.release));
+    let config = release_config(release, &release_name(release.release));
     let version = release_version(&config, release.object.generation, salt);
-    let repository = repository(target, destination, &below_namespace(&release.release));
+    let repository = repository(target, destination, &below_namespace(release.release));
     let chart = VersionedRelease {
-        release: &release.release,
+        release: release.release,
         repository,
         version,
         failed_job_ttl: release.spec.failed_job_ttl,

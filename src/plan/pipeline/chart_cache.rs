@@ -9,9 +9,10 @@ use hashbrown::{Equivalent, HashMap};
 
 use crate::api::pipeline::TargetSpec;
 
-use super::chart::{PlannedChart, SALTS, release_chart, release_version_prefix};
+use super::chart::{SALTS, release_chart, release_version_prefix};
 use super::destination::RenderDestination;
 use super::object::ObjectKey;
+use super::remembered_chart::RememberedChart;
 use super::resolution::AcceptedRelease;
 
 /// Most charts that are remembered; with one more, all are forgotten.
@@ -92,7 +93,7 @@ impl Equivalent<ChartKey> for ChartKeyView<'_> {
 
 /// Charts that were planned before.
 #[derive(Debug, Default)]
-pub struct ChartCache(RefCell<HashMap<ChartKey, Arc<PlannedChart>, RandomState>>);
+pub struct ChartCache(RefCell<HashMap<ChartKey, Arc<RememberedChart>, RandomState>>);
 
 impl ChartCache {
     /// The chart of a Release.
@@ -103,7 +104,7 @@ impl ChartCache {
         spec: &TargetSpec,
         destination: &RenderDestination,
         salt: u32,
-    ) -> Arc<PlannedChart> {
+    ) -> Arc<RememberedChart> {
         let key = ChartKeyView {
             release: (&release.object.uid, release.object.generation),
             version: release.version_revision,
@@ -122,7 +123,8 @@ impl ChartCache {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let chart = Arc::new(release_chart(release, target, spec, destination, salt));
+        let chart = release_chart(release, target, spec, destination, salt);
+        let chart = Arc::new(RememberedChart::new(chart));
         known.insert(key.key(), Arc::clone(&chart));
         chart
     }
@@ -135,7 +137,7 @@ impl ChartCache {
         spec: &TargetSpec,
         destination: &RenderDestination,
         version: &str,
-    ) -> Option<Arc<PlannedChart>> {
+    ) -> Option<Arc<RememberedChart>> {
         if !version.starts_with(&release_version_prefix(release.object.generation)) {
             return None;
         }

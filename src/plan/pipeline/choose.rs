@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::api::pipeline::ReleaseSource;
+use crate::api::pipeline::{ReleaseSource, ReleaseSourceKind};
 
 use super::object::ObjectKey;
 use super::resolution::{
@@ -10,6 +10,7 @@ use super::resolution::{
     ResolveFailure, UnresolvedRelease,
 };
 use super::selector::matches;
+use super::source::SourceKey;
 
 /// One that may be on the Target.
 #[derive(Clone, Debug)]
@@ -29,16 +30,35 @@ impl<'o> Contender<'o> {
         }
     }
 
-    fn order(&self) -> (Reverse<i32>, &ReleaseSource) {
+    /// What bound it.
+    fn source(&self) -> ReleaseSource {
         match self {
-            Self::Accepted(release) => (Reverse(release.priority), &release.source),
-            Self::Kept(release) => (Reverse(release.priority), &release.source),
+            Self::Accepted(release) => release.source.named(),
+            Self::Kept(release) => release.source.clone(),
+        }
+    }
+
+    /// By the priority, and then by the source, whose parts are in the order of [`ReleaseSource`].
+    fn order(&self) -> (Reverse<i32>, &str, &str, ReleaseSourceKind) {
+        match self {
+            Self::Accepted(release) => {
+                let SourceKey { key, kind } = release.source;
+                (Reverse(release.priority), &key.namespace, &key.name, kind)
+            }
+            Self::Kept(release) => {
+                let ReleaseSource {
+                    namespace,
+                    name,
+                    kind,
+                } = &release.source;
+                (Reverse(release.priority), namespace, name, *kind)
+            }
         }
     }
 
     fn unique_name(&self) -> &str {
         match self {
-            Self::Accepted(release) => &release.unique_name,
+            Self::Accepted(release) => release.unique_name,
             Self::Kept(release) => &release.unique_name,
         }
     }
@@ -88,7 +108,7 @@ pub(super) fn choose<'o>(
             .find_map(|winner| Some((winner, contender.loses_to(winner)?)));
         match lost {
             Some((winner, why)) => resolution.left_out.push(LeftOutRelease {
-                source: contender.order().1.clone(),
+                source: contender.source(),
                 release: contender.release(),
                 winner: winner.release(),
                 why,
@@ -100,7 +120,7 @@ pub(super) fn choose<'o>(
     for contender in chosen.into_iter().rev() {
         if excess > 0 && !has(&contender.release()) {
             excess -= 1;
-            let (source, release) = (contender.order().1.clone(), contender.release());
+            let (source, release) = (contender.source(), contender.release());
             let why = ResolveFailure::TooMany;
             resolution
                 .unresolved

@@ -16,7 +16,7 @@ mod teardown;
 mod versions;
 
 pub use decision::{
-    CreateRefusal, FinalizerChange, NeededTasks, NewTask, SeenObject, TargetDecision, TargetInput,
+    CreateRefusal, FinalizerChange, FollowUp, NeededTasks, NewTask, SeenObject, TargetDecision, TargetInput,
     VersionRecord,
 };
 pub use order::decide;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, ReleaseSource, ReleaseSourceKind,
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, ReleaseSourceKind,
 };
 
 use super::object::ObjectKey;
 use super::objects::PipelineObjects;
 use super::references::ReferenceRules;
 use super::resolution::{KeptReason, KeptRelease, Resolution, UnresolvedRelease};
-use super::source::{SourceState, TargetView, source, state};
+use super::source::{SourceKey, SourceState, TargetView, source, state};
 
 /// How long a selector must not match before its Release leaves, so that a label that flaps removes nothing.
 pub const LEAVES_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -84,17 +84,17 @@ pub fn profile_data(
 ) -> Vec<ProfileData> {
     let mut data: Vec<ProfileData> = Vec::new();
     let accepted = resolution.accepted.iter();
-    for accepted in accepted.filter(|release| !is_waiting(&release.unique_name)) {
+    for accepted in accepted.filter(|release| !is_waiting(release.unique_name)) {
         let bound = resolution
             .bound
             .iter()
-            .find(|bound| bound.release == accepted.release);
+            .find(|bound| bound.release == *accepted.release);
         for (profile, userdata) in bound.into_iter().flat_map(|bound| &bound.userdata) {
             data.push(ProfileData {
                 profile: HydratedProfile {
                     namespace: profile.namespace.clone(),
                     name: profile.name.clone(),
-                    unique_name: accepted.unique_name.clone(),
+                    unique_name: accepted.unique_name.to_owned(),
                     userdata: (*userdata).clone(),
                 },
                 unmatched_since: None,
@@ -102,7 +102,9 @@ pub fn profile_data(
         }
     }
     for known in last.into_iter().flat_map(|last| &last.profiles) {
-        let is_current = data.iter().any(|current| is_same(&current.profile, known));
+        let is_current = data
+            .iter()
+            .any(|current| is_same_profile(&current.profile, known));
         if !is_current && is_waiting(&known.unique_name) {
             data.push(ProfileData {
                 profile: known.clone(),
@@ -139,13 +141,13 @@ fn kept_data(
     let accepted = resolution
         .accepted
         .iter()
-        .find(|release| release.unique_name == *name)?;
+        .find(|release| release.unique_name == name)?;
     let profile = ObjectKey::new(&known.namespace, &known.name);
     let source = source(ReleaseSourceKind::Profile, &profile);
-    match state(&source, &accepted.release, target, objects, rules) {
+    match state(&source, accepted.release, target, objects, rules) {
         // It binds and is not among what is bound: it has no data any more, or may not reach the Target any more.
         SourceState::Binds => {
-            let is_bound = |bound: &ReleaseSource| *bound == source;
+            let is_bound = |bound: &SourceKey<'_>| bound.is(&source);
             let bound = resolution
                 .bound
                 .iter()
@@ -159,7 +161,9 @@ fn kept_data(
     }
 }
 
-fn is_same(a: &HydratedProfile, b: &HydratedProfile) -> bool {
+/// Whether both are of one Profile.
+#[must_use]
+pub fn is_same_profile(a: &HydratedProfile, b: &HydratedProfile) -> bool {
     (&a.namespace, &a.name) == (&b.namespace, &b.name)
 }
 

@@ -10,7 +10,7 @@ use crate::api::pipeline::{
 };
 
 use super::object::{ObjectKey, PipelineObject};
-use super::source::BoundRelease;
+use super::source::{BoundRelease, SourceKey};
 
 /// Most Releases of a Target; the schema of its status has the same bound.
 pub const MAX_RELEASES: usize = 256;
@@ -25,9 +25,9 @@ pub type ReleaseObject = PipelineObject<ReleaseSpec, ReleaseStatus>;
 #[derive(Clone, Debug)]
 pub struct AcceptedRelease<'o> {
     /// The name of which a Target has one Release.
-    pub unique_name: String,
+    pub unique_name: &'o str,
     /// The Release.
-    pub release: ObjectKey,
+    pub release: &'o ObjectKey,
     /// The object.
     pub object: &'o ReleaseObject,
     /// Its spec.
@@ -35,11 +35,11 @@ pub struct AcceptedRelease<'o> {
     /// The version that it releases.
     pub version: &'o ComponentVersionSpec,
     /// Its key.
-    pub version_key: ObjectKey,
+    pub version_key: &'o ObjectKey,
     /// UID and generation of that version.
     pub version_revision: (&'o str, i64),
     /// What bound it.
-    pub source: ReleaseSource,
+    pub source: SourceKey<'o>,
     /// Its priority.
     pub priority: i32,
     /// Secrets on the target cluster by the name of the resource that is pulled with them.

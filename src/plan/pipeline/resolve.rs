@@ -44,7 +44,7 @@ pub fn resolve<'o>(
         match accepted(one, objects, rules, &secrets) {
             Ok(release) => accepted_releases.push(release),
             Err(why) => unresolved.push(UnresolvedRelease {
-                source: one.source.clone(),
+                source: one.source.named(),
                 release: one.release.clone(),
                 why,
             }),
@@ -85,8 +85,8 @@ pub(super) fn accepted<'o>(
     rules: &ReferenceRules,
     secrets: &PullSecrets<'_>,
 ) -> Result<AcceptedRelease<'o>, ResolveFailure> {
-    let object = objects.releases.get(&bound.release);
-    let object = object.ok_or(ResolveFailure::ReleaseNotFound)?;
+    let found = objects.releases.get_key_value(&bound.release);
+    let (release, object) = found.ok_or(ResolveFailure::ReleaseNotFound)?;
     let spec = object.spec.as_ref().ok_or(ResolveFailure::ReleaseNotFound)?;
     if spec
         .anti_affinity
@@ -95,7 +95,7 @@ pub(super) fn accepted<'o>(
     {
         return Err(ResolveFailure::InvalidAntiAffinity);
     }
-    let (version_object, version) = version(&bound.release, spec, objects, rules)?;
+    let (version_key, version_object, version) = version(release, spec, objects, rules)?;
     let (mut pull_secrets, mut registry_bindings) = (BTreeMap::new(), BTreeSet::new());
     for (name, resource) in &version.resources {
         let found = secrets
@@ -109,14 +109,14 @@ pub(super) fn accepted<'o>(
         }
     }
     Ok(AcceptedRelease {
-        unique_name: unique_name(spec, version).to_owned(),
-        release: bound.release.clone(),
+        unique_name: unique_name(spec, version),
+        release,
         object,
         spec,
         version,
-        version_key: version_key(&bound.release, spec),
+        version_key,
         version_revision: (&version_object.uid, version_object.generation),
-        source: bound.source.clone(),
+        source: bound.source,
         priority: spec.priority.unwrap_or_default(),
         pull_secrets,
         registry_bindings,
@@ -147,8 +147,12 @@ pub fn may_use_version(
     rules.allow(&objects.grants, from, "ComponentVersion", version)
 }
 
-/// A version of a component, and its spec.
-pub type FoundVersion<'o> = (&'o ComponentVersionObject, &'o ComponentVersionSpec);
+/// A version of a component, with its key and its spec.
+pub type FoundVersion<'o> = (
+    &'o ObjectKey,
+    &'o ComponentVersionObject,
+    &'o ComponentVersionSpec,
+);
 
 /// The version that a Release names.
 ///
@@ -162,9 +166,9 @@ pub fn version<'o>(
 ) -> Result<FoundVersion<'o>, ResolveFailure> {
     let key = version_key(release, spec);
     let is_home = key.namespace == release.namespace;
-    let found = objects.component_versions.get(&key);
+    let found = objects.component_versions.get_key_value(&key);
     let found = found.filter(|_| may_use_version(release, &key, objects, rules));
-    let found = found.and_then(|found| Some((found, found.spec.as_ref()?)));
+    let found = found.and_then(|(key, found)| Some((key, found, found.spec.as_ref()?)));
     found.ok_or(if is_home {
         ResolveFailure::VersionNotFound(key)
     } else {

@@ -14,15 +14,43 @@ use super::objects::PipelineObjects;
 use super::references::ReferenceRules;
 use super::selector::{is_valid, label, matches};
 
+/// What puts a Release on a Target, by the key of the object: nothing is copied. In the order of [`ReleaseSource`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceKey<'o> {
+    /// Its key.
+    pub key: &'o ObjectKey,
+    /// Its kind.
+    pub kind: ReleaseSourceKind,
+}
+
+impl SourceKey<'_> {
+    /// It as a status names it.
+    #[must_use]
+    pub fn named(self) -> ReleaseSource {
+        source(self.kind, self.key)
+    }
+
+    /// Whether a status names it so.
+    #[must_use]
+    pub fn is(self, named: &ReleaseSource) -> bool {
+        let ReleaseSource {
+            namespace,
+            name,
+            kind,
+        } = named;
+        (&self.key.namespace, &self.key.name, self.kind) == (namespace, name, *kind)
+    }
+}
+
 /// A Release that is bound to a Target, whether it exists or not.
 #[derive(Clone, Debug)]
 pub struct BoundRelease<'o> {
     /// What binds it: the first of everything that does.
-    pub source: ReleaseSource,
+    pub source: SourceKey<'o>,
     /// The Release.
     pub release: ObjectKey,
     /// Everything else that binds it, in order.
-    pub further: Vec<ReleaseSource>,
+    pub further: Vec<SourceKey<'o>>,
     /// Data of Profiles that bind it, each with its Profile.
     pub userdata: Vec<(&'o ObjectKey, &'o Value)>,
 }
@@ -60,7 +88,7 @@ pub fn bound<'o>(
     found.dedup_by(|later, first| {
         let is_same = later.release == first.release;
         if is_same {
-            first.further.push(later.source.clone());
+            first.further.push(later.source);
             first.userdata.append(&mut later.userdata);
         }
         is_same
@@ -80,7 +108,7 @@ fn of_bindings<'o>(
         let bindings = &objects.release_bindings;
         for (key, binding) in bindings.naming_from(namespace, NamedKind::Target, target.key) {
             found.extend(binding.spec.as_ref().map(|spec| BoundRelease {
-                source: source(kind, key),
+                source: SourceKey { key, kind },
                 release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
                 further: Vec::new(),
                 userdata: Vec::new(),
@@ -103,7 +131,7 @@ fn of_profiles<'o>(
             let Some(spec) = &profile.spec else { continue };
             if matches(&spec.target_selector, labels) {
                 found.push(BoundRelease {
-                    source: source(kind, key),
+                    source: SourceKey { key, kind },
                     release: ObjectKey::new(&key.namespace, &spec.release_ref.name),
                     further: Vec::new(),
                     userdata: spec.userdata.iter().map(|data| (key, data)).collect(),

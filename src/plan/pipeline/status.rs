@@ -59,7 +59,7 @@ pub fn of_release(
     }
     let mut status = object.status.clone();
     let ready = match version(key, spec, input.objects, input.rules) {
-        Ok((_, version)) => {
+        Ok((_, _, version)) => {
             status.effective_unique_name = Some(unique_name(spec, version).to_owned());
             Verdict::good(Reason::Ready, "the ComponentVersion is there and may be used")
         }

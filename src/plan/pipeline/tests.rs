@@ -1,5 +1,6 @@
 //! The decisions of the pipeline, on objects as a server would have them.
 
+mod at_rest;
 mod awaited;
 mod catalog;
 mod chart_cache;
@@ -9,6 +10,7 @@ mod edits;
 mod history;
 mod indexes;
 mod keeping;
+mod leaving;
 mod lookups;
 mod many;
 mod overfull;

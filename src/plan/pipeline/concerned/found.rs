@@ -38,6 +38,16 @@ impl Concerned {
             .extend(before.filter(|before| Some(before) != self.own.as_ref()));
     }
 
+    /// The same without the Targets, which have nothing to do about it.
+    #[must_use]
+    pub fn without_targets(self) -> Self {
+        Self {
+            own: None,
+            targets: BTreeSet::new(),
+            ..self
+        }
+    }
+
     /// The Target of a version.
     pub fn own_of_version(&mut self, key: &ObjectKey, object: &StoredVersion) {
         if let Some(spec) = &object.spec {

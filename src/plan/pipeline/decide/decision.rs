@@ -48,6 +48,16 @@ pub enum FinalizerChange {
     Force,
 }
 
+/// When a Target is decided about again once what was decided is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FollowUp {
+    /// At once: something may follow from what was written.
+    #[default]
+    AtOnce,
+    /// When something changes: nothing follows, neither for the Target nor for those that share its tasks.
+    OnChange,
+}
+
 /// The shared tasks that a Target needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeededTasks {
@@ -125,6 +135,8 @@ pub struct TargetDecision {
     pub status: TargetStatus,
     /// When to decide again, if nothing happens before.
     pub look_again: Option<Timestamp>,
+    /// When to decide again once all of that is written.
+    pub follow_up: FollowUp,
     /// Whether nothing is to be done before rollouts were looked at again.
     pub awaits_rollout: bool,
     /// Charts of an earlier version that the Target goes back to, which its registry is asked for.
@@ -170,6 +182,18 @@ pub struct TargetInput<'o> {
 }
 
 impl TargetDecision {
+    /// Whether there is anything to be written besides the status of the Target.
+    #[must_use]
+    pub fn has_writes(&self) -> bool {
+        self.finalizer != FinalizerChange::Keep
+            || self.new_version.is_some()
+            || self.version_status.is_some()
+            || !self.new_tasks.is_empty()
+            || !self.old_tasks.is_empty()
+            || !self.old_versions.is_empty()
+            || !self.records.is_empty()
+    }
+
     /// Gives a version up that is not kept any more.
     pub(super) fn retire(
         &mut self,

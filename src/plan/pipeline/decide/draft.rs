@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::decision::{CreateRefusal, FinalizerChange, NeededTasks, NewTask, TargetDecision, TargetInput};
+use super::decision::{
+    CreateRefusal, FinalizerChange, FollowUp, NeededTasks, NewTask, TargetDecision, TargetInput,
+};
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
 use crate::api::pipeline::{HydratedRelease, ReleaseSource, TargetRelease, TargetSpec};
 use crate::plan::pipeline::chart::PlannedChart;
@@ -13,7 +15,7 @@ use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::history::{StoredVersion, versions};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::status::set_ready;
-use crate::plan::pipeline::task::{TaskProgress, older_attempts, own_tasks, progress};
+use crate::plan::pipeline::task::{TaskProgress, base_name, older_attempts, own_tasks, progress};
 
 /// A decision as it is made.
 pub(super) struct Draft<'o> {
@@ -137,6 +139,24 @@ impl<'o> Draft<'o> {
         target.object.finalizers.hub_index.is_none() && (makes() || has())
     }
 
+    /// When to decide again once all is written. A version, and an attempt at a task, makes those before it superfluous, and what is
+    /// superfluous goes step by step; a registry answers; and what is written may be another Target's turn in a rollout.
+    fn follow_up(&self) -> FollowUp {
+        let versions = self.versions.len() + usize::from(self.out.new_version.is_some());
+        let out = &self.out;
+        let mut tasks = out.new_tasks.iter().map(|task| task.name.as_str());
+        let nothing_follows = versions <= 1
+            && tasks.all(|name| base_name(name) == name)
+            && (out.old_tasks.is_empty() && out.old_versions.is_empty() && out.records.is_empty())
+            && out.questions.is_empty()
+            && self.input.rollouts.is_empty();
+        if nothing_follows {
+            FollowUp::OnChange
+        } else {
+            FollowUp::AtOnce
+        }
+    }
+
     /// The decision with its conditions.
     pub fn finished(mut self, ready: Verdict) -> TargetDecision {
         let is_creating = self.out.new_version.is_some() || !self.out.new_tasks.is_empty();
@@ -145,6 +165,7 @@ impl<'o> Draft<'o> {
         if self.needs_finalizer() {
             self.out.finalizer = FinalizerChange::Add;
         }
+        self.out.follow_up = self.follow_up();
         let generation = self.input.target.object.generation;
         let status = &mut self.out.status;
         merge(

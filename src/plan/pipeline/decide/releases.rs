@@ -12,22 +12,17 @@ use super::draft::{ChartState, Draft, listed_as_before};
 use super::staging::{WaitingRelease, verdict_on};
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, TargetRelease,
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, TargetRelease,
 };
-use crate::plan::pipeline::chart::PlannedChart;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
 use crate::plan::pipeline::destination::RenderDestination;
-use crate::plan::pipeline::kept::{LEAVES_AFTER, profile_data};
+use crate::plan::pipeline::kept::{LEAVES_AFTER, is_same_profile, profile_data};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::object_map::NamedKind;
 use crate::plan::pipeline::resolution::{AcceptedRelease, BINDINGS_OF_TARGET, KeptReason, Resolution};
 use crate::plan::pipeline::resolve::resolve;
 use crate::plan::pipeline::task::base_name;
 use crate::plan::pipeline::userdata::{DataConflict, merged};
-
-/// Most bindings that a version names for a Release; its schema has the same bound. Those of one host say the same, so the first
-/// are enough.
-const MAX_BINDINGS: usize = 64;
 
 /// What a chart of a Target bundles.
 pub(super) struct BundledReleases {
@@ -66,6 +61,7 @@ impl<'o> Draft<'o> {
         self.hold_back(&waiting, &mut releases);
         let rendered = self.rendered(&resolution, &waiting, destination, &mut releases);
         let profiles = self.profiles(last, &resolution, &waiting);
+        self.keep_due(last, &resolution, &profiles);
         let (userdata, conflicts) = merged(&profiles, self.spec.userdata.as_ref());
         let missing = dependencies(&resolution)
             .or_else(|| conflict(&conflicts))
@@ -136,13 +132,46 @@ impl<'o> Draft<'o> {
 
     /// Says that what has the unique name leaves once it has not matched for long enough.
     fn leaving(&mut self, unique_name: &str, since: Timestamp) {
-        self.look_again(since.saturating_add(LEAVES_AFTER).unwrap_or(since));
+        let due = since.saturating_add(LEAVES_AFTER).unwrap_or(since);
+        if due > self.input.now {
+            self.look_again(due);
+        }
         let leaving = &mut self.out.status.leaving;
         if leaving.iter().all(|known| known.unique_name != unique_name) {
             leaving.push(LeavingRelease {
                 unique_name: unique_name.to_owned(),
                 since: Time(since),
             });
+        }
+    }
+
+    /// Keeps since when what has to leave has not matched, until a version is without it: the time would begin anew where another
+    /// chart holds that version back.
+    fn keep_due(
+        &mut self,
+        last: Option<&HydratedTargetSpec>,
+        resolution: &Resolution<'_>,
+        profiles: &[HydratedProfile],
+    ) {
+        let (Some(last), now) = (last, self.input.now) else {
+            return;
+        };
+        let stays = |name: &str| {
+            let mut accepted = resolution.accepted.iter();
+            accepted.any(|one| one.unique_name == name)
+                || resolution.kept.iter().any(|one| one.unique_name == name)
+        };
+        let has_data_left = |name: &str| {
+            let mut of_name = last.profiles.iter().filter(|one| one.unique_name == name);
+            of_name.any(|one| !profiles.iter().any(|known| is_same_profile(known, one)))
+        };
+        for known in &self.input.target.object.status.leaving {
+            let name = known.unique_name.as_str();
+            let is_due = now.duration_since(known.since.0) >= LEAVES_AFTER;
+            let has_left = last.releases.contains_key(name) && !stays(name) || has_data_left(name);
+            if is_due && has_left {
+                self.leaving(name, known.since.0);
+            }
         }
     }
 
@@ -190,20 +219,19 @@ impl<'o> Draft<'o> {
         let mut unrendered = Unrendered::default();
         let is_waiting = |release: &&AcceptedRelease<'_>| {
             let mut waiting = waiting.iter();
-            waiting.any(|waiting| waiting.release == release.release)
+            waiting.any(|waiting| waiting.release == *release.release)
         };
         for release in resolution.accepted.iter().filter(|release| !is_waiting(release)) {
             let (chart, state) = self.release_chart(release, destination);
-            let listed = listed_release(release, &chart);
-            self.out.status.releases.push(Arc::new(listed));
-            let key = release.release.clone();
+            self.out.status.releases.push(chart.listed(release));
+            let key = || release.release.clone();
             match state {
                 ChartState::Pushed { digest, .. } => {
-                    let entry = hydrated(release, &chart, destination, digest);
-                    releases.insert(release.unique_name.clone(), Arc::new(entry));
+                    let entry = chart.hydrated(release, destination, digest);
+                    releases.insert(release.unique_name.to_owned(), entry);
                 }
-                ChartState::Pending(why) => unrendered.pending.push((key, why)),
-                ChartState::Failed(reason, is_final) => unrendered.failed.push((key, reason, is_final)),
+                ChartState::Pending(why) => unrendered.pending.push((key(), why)),
+                ChartState::Failed(reason, is_final) => unrendered.failed.push((key(), reason, is_final)),
             }
         }
         let listed = &mut self.out.status.releases;
@@ -270,49 +298,4 @@ fn conflict(conflicts: &[DataConflict]) -> Option<Verdict> {
 fn shown_path(path: &str) -> Option<&str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     (!path.is_empty() && path.len() <= 100 && path.chars().all(is_plain)).then_some(path)
-}
-
-fn listed_release(release: &AcceptedRelease<'_>, chart: &PlannedChart) -> TargetRelease {
-    TargetRelease {
-        unique_name: release.unique_name.clone(),
-        namespace: release.release.namespace.clone(),
-        name: release.release.name.clone(),
-        source: release.source.clone(),
-        priority: release.priority,
-        version: chart.version.clone(),
-    }
-}
-
-fn hydrated(
-    release: &AcceptedRelease<'_>,
-    chart: &PlannedChart,
-    destination: &RenderDestination,
-    digest: Option<&str>,
-) -> HydratedRelease {
-    HydratedRelease {
-        namespace: release.release.namespace.clone(),
-        name: release.release.name.clone(),
-        source: release.source.clone(),
-        priority: release.priority,
-        registry_bindings: release
-            .registry_bindings
-            .iter()
-            .take(MAX_BINDINGS)
-            .map(named)
-            .collect(),
-        component_version_ref: named(&release.version_key),
-        component_version: release.version.tag.clone(),
-        repository: chart.repository.clone(),
-        version: chart.version.clone(),
-        insecure: destination.plain_http,
-        pull_secret_name: destination.pull_secret.clone(),
-        digest: digest.map(str::to_owned),
-    }
-}
-
-fn named(key: &ObjectKey) -> NamespacedName {
-    NamespacedName {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-    }
 }

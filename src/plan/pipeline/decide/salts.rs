@@ -9,8 +9,9 @@ use super::decision::TargetInput;
 use super::draft::{ChartState, Draft};
 use crate::api::conditions::Reason;
 use crate::api::pipeline::HydratedRelease;
-use crate::plan::pipeline::chart::{PlannedChart, SALTS};
+use crate::plan::pipeline::chart::SALTS;
 use crate::plan::pipeline::destination::RenderDestination;
+use crate::plan::pipeline::remembered_chart::RememberedChart;
 use crate::plan::pipeline::resolution::AcceptedRelease;
 
 impl<'o> Draft<'o> {
@@ -19,7 +20,7 @@ impl<'o> Draft<'o> {
         &mut self,
         release: &AcceptedRelease<'_>,
         destination: &RenderDestination,
-    ) -> (Arc<PlannedChart>, ChartState<'o>) {
+    ) -> (Arc<RememberedChart>, ChartState<'o>) {
         if let Some(known) = self.known_chart(release, destination) {
             return known;
         }
@@ -41,7 +42,7 @@ impl<'o> Draft<'o> {
         release: &AcceptedRelease<'_>,
         destination: &RenderDestination,
         salt: u32,
-    ) -> Arc<PlannedChart> {
+    ) -> Arc<RememberedChart> {
         let key = self.input.target.key;
         self.input
             .charts
@@ -53,10 +54,10 @@ impl<'o> Draft<'o> {
         &mut self,
         release: &AcceptedRelease<'_>,
         destination: &RenderDestination,
-    ) -> Option<(Arc<PlannedChart>, ChartState<'o>)> {
+    ) -> Option<(Arc<RememberedChart>, ChartState<'o>)> {
         let versions = self.versions.values().rev();
         let specs = versions.filter_map(|(_, version)| Some((version.created, version.spec.as_ref()?)));
-        let mut entries = specs.filter_map(|(at, spec)| Some((at, spec.releases.get(&release.unique_name)?)));
+        let mut entries = specs.filter_map(|(at, spec)| Some((at, spec.releases.get(release.unique_name)?)));
         let TargetInput { target, charts, .. } = self.input;
         let (at, entry, chart) = entries.find_map(|(at, entry): (_, &'o Arc<HydratedRelease>)| {
             let chart = charts.named(release, target.key, self.spec, destination, &entry.version)?;

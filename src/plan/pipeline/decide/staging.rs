@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::draft::{Draft, listed_as_before};
 use crate::api::conditions::Reason;
-use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, ReleaseSource, ReleaseSourceKind};
+use crate::api::pipeline::{HydratedRelease, HydratedTargetSpec, ReleaseSourceKind};
 use crate::plan::pipeline::conditions::{Verdict, listed};
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::resolution::{AcceptedRelease, Resolution};
 use crate::plan::pipeline::rollout::{RolloutTurn, held};
+use crate::plan::pipeline::source::SourceKey;
 
 /// A Release that changed, and stays as it was in the last version of a Target until it is the Target's turn.
 pub(super) struct WaitingRelease<'o> {
@@ -19,7 +20,7 @@ pub(super) struct WaitingRelease<'o> {
     /// The name under which the last version has it.
     pub unique_name: String,
     last: &'o Arc<HydratedRelease>,
-    source: ReleaseSource,
+    source: SourceKey<'o>,
     priority: i32,
     is_halted: bool,
 }
@@ -44,20 +45,20 @@ impl<'o> Draft<'o> {
     /// What stays in place of an accepted Release; `None` where it is as in the last version, or may be another.
     fn held_back(
         &mut self,
-        release: &AcceptedRelease<'_>,
+        release: &AcceptedRelease<'o>,
         last: &'o BTreeMap<String, Arc<HydratedRelease>>,
         destination: &RenderDestination,
     ) -> Option<WaitingRelease<'o>> {
-        let source = &release.source;
+        let source = release.source;
         if source.kind != ReleaseSourceKind::Profile {
             return None;
         }
         let input = self.input;
-        let profile = ObjectKey::new(&source.namespace, &source.name);
-        let spec = input.objects.profiles.get(&profile)?.spec.as_ref()?;
+        let profile = source.key;
+        let spec = input.objects.profiles.get(profile)?.spec.as_ref()?;
         spec.max_unavailable.as_ref()?;
         let (status, target) = (&input.target.object.status, input.target.key);
-        let (unique_name, entry) = held(last, status, &release.release, &release.unique_name, source)?;
+        let (unique_name, entry) = held(last, status, release.release, release.unique_name, source)?;
         let charts = input.charts;
         // Of the same version in another repository: the Target has another registry, and nothing of the Release changed.
         if charts
@@ -67,13 +68,13 @@ impl<'o> Draft<'o> {
             return None;
         }
         let chart = charts.release_chart(release, target, self.spec, destination, 0);
-        let turn = input.rollouts.turn(&profile, target, &chart.version);
+        let turn = input.rollouts.turn(profile, target, &chart.version);
         self.out.awaits_rollout |= turn == RolloutTurn::Unknown;
         (turn != RolloutTurn::Now).then(|| WaitingRelease {
             release: release.release.clone(),
             unique_name: unique_name.clone(),
             last: entry,
-            source: source.clone(),
+            source,
             priority: release.priority,
             is_halted: turn == RolloutTurn::Halted,
         })
@@ -86,7 +87,7 @@ impl<'o> Draft<'o> {
         releases: &mut BTreeMap<String, Arc<HydratedRelease>>,
     ) {
         for held in waiting {
-            let listed = listed_as_before(&held.unique_name, held.last, &held.source, held.priority);
+            let listed = listed_as_before(&held.unique_name, held.last, &held.source.named(), held.priority);
             self.keep_as_before(listed, held.last, releases);
         }
     }
@@ -96,7 +97,7 @@ impl<'o> Draft<'o> {
 fn is_taken(held: &WaitingRelease<'_>, resolution: &Resolution<'_>) -> bool {
     let name = &held.unique_name;
     let mut accepted = resolution.accepted.iter();
-    accepted.any(|other| other.unique_name == *name && other.release != held.release)
+    accepted.any(|other| other.unique_name == *name && *other.release != held.release)
         || resolution.kept.iter().any(|kept| kept.unique_name == *name)
 }
 
@@ -107,7 +108,7 @@ pub(super) fn verdict_on(waiting: &[WaitingRelease<'_>]) -> Option<Verdict> {
         return None;
     }
     let texts = waiting.iter().map(|held| {
-        let (name, profile) = (&held.unique_name, ObjectKey::new(&held.source.namespace, &held.source.name));
+        let (name, profile) = (&held.unique_name, held.source.key);
         if held.is_halted {
             format!(
                 "{name} stays as it is: Profile {profile} halted its rollout, because it failed on too many Targets; mend those, or \

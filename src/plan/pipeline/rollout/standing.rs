@@ -8,9 +8,7 @@ use kube::core::{Selector, SelectorExt as _};
 use super::surveyed_profile::SurveyedProfile;
 use super::turns::RolloutStanding;
 use crate::api::conditions::{ConditionType, Reason, has_reason};
-use crate::api::pipeline::{
-    HydratedRelease, ProfileSpec, ReleaseSource, ReleaseSourceKind, TargetSpec, TargetStatus,
-};
+use crate::api::pipeline::{HydratedRelease, ProfileSpec, ReleaseSourceKind, TargetSpec, TargetStatus};
 use crate::plan::pipeline::chart::{PlannedChart, bootstrap_task_prefix};
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::destination::{RenderDestination, destination};
@@ -21,7 +19,7 @@ use crate::plan::pipeline::pull_secrets::PullSecrets;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::resolution::AcceptedRelease;
 use crate::plan::pipeline::resolve::accepted;
-use crate::plan::pipeline::source::{BoundRelease, TargetView, may_reach};
+use crate::plan::pipeline::source::{BoundRelease, SourceKey, TargetView, may_reach};
 use crate::plan::pipeline::task::{has_failed, has_failed_below, release_failed};
 use crate::plan::pipeline::unread;
 use crate::plan::platform::catalog::Catalog;
@@ -51,7 +49,7 @@ pub fn held<'v>(
     status: &TargetStatus,
     release: &ObjectKey,
     unique_name: &str,
-    source: &ReleaseSource,
+    source: SourceKey<'_>,
 ) -> Option<(&'v String, &'v Arc<HydratedRelease>)> {
     let is_own = |(_, entry): &(_, &Arc<HydratedRelease>)| {
         entry.namespace == release.namespace && entry.name == release.name
@@ -59,12 +57,12 @@ pub fn held<'v>(
     let recorded = |entry: &'v Arc<HydratedRelease>| {
         let mut known = status.releases.iter();
         let found = known.find(|one| one.namespace == entry.namespace && one.name == entry.name);
-        found.map_or(&entry.source, |known| &known.source).clone()
+        found.map_or(&entry.source, |known| &known.source)
     };
     let own = releases.iter().find(is_own);
     own.or_else(|| {
         let named = releases.get_key_value(unique_name);
-        named.filter(|(_, entry)| recorded(entry) == *source)
+        named.filter(|(_, entry)| source.is(recorded(entry)))
     })
 }
 
@@ -92,7 +90,7 @@ impl<'o> TargetFacts<'o> {
         unique_name: &str,
     ) -> Option<&'o str> {
         let (status, newest) = (&target.object.status, *self.chain.first()?);
-        let found = held(newest, status, &profile.release, unique_name, &profile.source);
+        let found = held(newest, status, &profile.release, unique_name, profile.source);
         found.map(|(_, entry)| entry.version.as_str())
     }
 }
@@ -166,7 +164,7 @@ impl<'o> RolloutSurvey<'o> {
             ..
         } = self.input;
         let bound = BoundRelease {
-            source: profile.source.clone(),
+            source: profile.source,
             release: profile.release.clone(),
             further: Vec::new(),
             userdata: Vec::new(),
@@ -175,7 +173,7 @@ impl<'o> RolloutSurvey<'o> {
         let chart = release.as_ref().zip(facts.destination.as_ref());
         let chart = chart.map(|(release, to)| {
             // A renderer of another release may have given the chart that the newest version has another tag.
-            let version = facts.newest_version(profile, target, &release.unique_name);
+            let version = facts.newest_version(profile, target, release.unique_name);
             let known = version.and_then(|version| charts.named(release, target.key, spec, to, version));
             known.unwrap_or_else(|| charts.release_chart(release, target.key, spec, to, 0))
         });
@@ -184,7 +182,7 @@ impl<'o> RolloutSurvey<'o> {
             facts,
             objects,
         };
-        let standing = look.standing(profile, release.as_ref(), chart.as_deref());
+        let standing = look.standing(profile, release.as_ref(), chart.as_ref().map(|chart| &***chart));
         (standing, chart.map(|chart| chart.version.clone()))
     }
 
@@ -257,9 +255,9 @@ impl Look<'_, '_> {
         release: Option<&AcceptedRelease<'_>>,
         chart: Option<&PlannedChart>,
     ) -> RolloutStanding {
-        let name = release.map_or("", |release| release.unique_name.as_str());
+        let name = release.map_or("", |release| release.unique_name);
         let status = &self.target.object.status;
-        let held = |releases| held(releases, status, &profile.release, name, &profile.source);
+        let held = |releases| held(releases, status, &profile.release, name, profile.source);
         let version = |releases| held(releases).map(|(_, entry)| entry.version.as_str());
         let newest = self.facts.chain.first().and_then(|releases| version(releases));
         let mut others = self.facts.chain.iter().filter_map(|releases| version(releases));

@@ -2,16 +2,16 @@
 
 use kube::core::{Selector, SelectorExt as _};
 
-use crate::api::pipeline::{ProfileSpec, ReleaseBindingSpec, ReleaseSource, ReleaseSourceKind};
+use crate::api::pipeline::{ProfileSpec, ReleaseBindingSpec, ReleaseSourceKind};
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
-use crate::plan::pipeline::source::{TargetView, is_target, may_reach, source};
+use crate::plan::pipeline::source::{SourceKey, TargetView, is_target, may_reach};
 
 /// A Profile whose Targets are looked at.
 pub(super) struct SurveyedProfile<'o> {
     /// It as a source.
-    pub source: ReleaseSource,
+    pub source: SourceKey<'o>,
     /// Its Release.
     pub release: ObjectKey,
     /// What else binds the Release, and comes before the Profile.
@@ -48,7 +48,10 @@ impl<'o> SurveyedProfile<'o> {
             Some(EarlierSource::Profile(other, selector))
         });
         Self {
-            source: source(ReleaseSourceKind::Profile, key),
+            source: SourceKey {
+                key,
+                kind: ReleaseSourceKind::Profile,
+            },
             release: ObjectKey::new(namespace, name),
             earlier: bindings.chain(profiles).collect(),
         }

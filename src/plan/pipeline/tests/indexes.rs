@@ -94,7 +94,7 @@ proptest! {
             prop_assert_eq!(releases, all);
             for bound in found {
                 let kind = if bound.source.kind == Profile { "profile" } else { "binding" };
-                let source = format!("{}/{} {kind}", bound.source.namespace, bound.source.name);
+                let source = format!("{}/{} {kind}", bound.source.key.namespace, bound.source.key.name);
                 let first = expected.iter().filter(|(release, _)| *release == bound.release).map(|(_, source)| source.clone()).min();
                 prop_assert_eq!(Some(source), first);
             }

@@ -132,6 +132,7 @@ fn task_for(world: &mut World, version: &ObjectKey, registry: Option<&str>) {
         tag: release.version.clone(),
     };
     let task = PipelineTask {
+        generation: 1,
         uid: String::new(),
         spec_hash: String::new(),
         deleting: false,

@@ -112,7 +112,7 @@ fn a_release_that_is_bound_twice_is_there_once() {
         (names(&resolution), resolution.left_out.len()),
         (vec!["a".to_owned()], 0)
     );
-    assert_eq!(resolution.accepted[0].source.name, "edge-a");
+    assert_eq!(resolution.accepted[0].source.key.name, "edge-a");
 }
 
 #[test]
@@ -285,8 +285,8 @@ proptest! {
             world.bind("edge", &name);
         }
         let resolution = world.resolve("edge");
-        let kept = resolution.kept.iter().map(|kept| (&kept.unique_name, kept.object.unwrap()));
-        let chosen: Vec<_> = resolution.accepted.iter().map(|r| (&r.unique_name, r.object)).chain(kept).collect();
+        let kept = resolution.kept.iter().map(|kept| (kept.unique_name.as_str(), kept.object.unwrap()));
+        let chosen: Vec<_> = resolution.accepted.iter().map(|r| (r.unique_name, r.object)).chain(kept).collect();
         for (number, (name, one)) in chosen.iter().enumerate() {
             for (other_name, other) in &chosen[number + 1..] {
                 prop_assert_ne!(name, other_name);

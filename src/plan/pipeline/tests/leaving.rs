@@ -1,0 +1,53 @@
+//! What a selector does not match any more leaves once, and its time does not begin anew.
+
+use serde_json::json;
+
+use super::keeping::with_profile;
+use super::world::{World, at, key};
+use crate::plan::pipeline::kept::LEAVES_AFTER;
+
+fn leaving(world: &World) -> Vec<(String, i64)> {
+    let status = &world.objects.targets.get(&key("edge")).unwrap().status;
+    let leaving = status.leaving.iter();
+    leaving
+        .map(|one| (one.unique_name.clone(), one.since.0.as_second()))
+        .collect()
+}
+
+/// Holds: F8.
+#[test]
+fn what_has_to_leave_leaves_with_the_next_version_however_long_another_chart_holds_it_back() {
+    for is_bound_besides in [false, true] {
+        let mut world = with_profile();
+        if is_bound_besides {
+            // Only the data of the Profile leaves then.
+            world.bind("edge", "a");
+        }
+        world.settle("edge");
+        world.relabel("edge", "two");
+        world.now = 100;
+        world.settle("edge");
+        let since = vec![("a".to_owned(), at(100).as_second())];
+        assert_eq!(leaving(&world), since);
+        world.release("c", "c", &json!({}), json!({}));
+        world.bind("edge", "c");
+        for _ in 0..3 {
+            world.now += LEAVES_AFTER.as_secs() / 2 + 1;
+            let decision = world.step("edge");
+            assert!(
+                decision
+                    .look_again
+                    .is_none_or(|look_again| look_again > at(world.now))
+            );
+            assert_eq!(leaving(&world), since);
+        }
+        world.succeed();
+        world.step("edge");
+        let newest = world.newest("edge").unwrap();
+        let left: &[&str] = if is_bound_besides { &["a", "c"] } else { &["c"] };
+        assert_eq!(newest.releases.keys().collect::<Vec<_>>(), left);
+        assert_eq!(newest.profiles, []);
+        world.settle("edge");
+        assert_eq!(leaving(&world), []);
+    }
+}
