@@ -44,8 +44,7 @@ impl RememberedChart {
     /// What a status says of the Release of which this is the chart.
     #[must_use]
     pub fn listed(&self, release: &AcceptedRelease<'_>) -> Arc<TargetRelease> {
-        let says =
-            |known: &TargetRelease| known.priority == release.priority && release.source.is(&known.source);
+        let says = |known: &TargetRelease| release.source.is(&known.source);
         self.listed.get(says, || TargetRelease {
             unique_name: release.unique_name.to_owned(),
             namespace: release.release.namespace.clone(),
@@ -67,8 +66,7 @@ impl RememberedChart {
         let bindings = || release.registry_bindings.iter().take(MAX_BINDINGS);
         let says = |known: &HydratedRelease| {
             let known_bindings = known.registry_bindings.iter();
-            known.priority == release.priority
-                && known.digest.as_deref() == digest
+            known.digest.as_deref() == digest
                 && release.source.is(&known.source)
                 && known_bindings.map(parts).eq(bindings().map(key_parts))
         };

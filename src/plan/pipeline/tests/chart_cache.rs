@@ -9,6 +9,7 @@ use crate::plan::pipeline::chart_cache::{ChartCache, REMEMBERED};
 use crate::plan::pipeline::destination::{RenderDestination, destination};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::resolution::AcceptedRelease;
+use crate::plan::pipeline::source::SourceKey;
 
 /// A Release that a Target gets, the Target, and where its charts go.
 type Bound<'b> = (
@@ -41,6 +42,43 @@ fn a_chart_is_planned_once_for_everything_that_it_depends_on() {
             assert!(!Arc::ptr_eq(&first, &other));
         }
         assert_eq!(charts.len(), 3);
+    });
+}
+
+#[test]
+fn what_is_said_of_a_release_is_made_once_for_everything_that_it_depends_on() {
+    with_bound(|(release, target, spec, destination)| {
+        let chart = ChartCache::default().release_chart(release, target, spec, &destination, 0);
+        let said = |release, digest| {
+            (
+                chart.listed(release),
+                chart.hydrated(release, &destination, Some(digest)),
+            )
+        };
+        let (listed, hydrated) = said(release, "one");
+        let (same_listed, same) = said(release, "one");
+        assert!(Arc::ptr_eq(&listed, &same_listed) && Arc::ptr_eq(&hydrated, &same));
+        let binding = key("binding");
+        let bound_otherwise = AcceptedRelease {
+            registry_bindings: [binding.clone()].into(),
+            ..release.clone()
+        };
+        let put_by_another = AcceptedRelease {
+            source: SourceKey {
+                key: &binding,
+                ..release.source
+            },
+            ..release.clone()
+        };
+        let other_digest = chart.hydrated(release, &destination, Some("two"));
+        assert_eq!(other_digest.digest.as_deref(), Some("two"));
+        let (_, of_binding) = said(&bound_otherwise, "two");
+        assert_eq!(of_binding.registry_bindings[0].name, binding.name);
+        let (by_another, of_another) = said(&put_by_another, "two");
+        assert_eq!(
+            (&by_another.source.name, &of_another.source.name),
+            (&binding.name, &binding.name)
+        );
     });
 }
 
