@@ -4,13 +4,13 @@ use support::proxy::Write;
 
 /// A version of a Target is made.
 pub fn makes_version(write: &Write) -> bool {
-    write.method == "POST" && write.path.ends_with("/hydratedtargets")
+    write.creates("hydratedtargets")
 }
 
 /// The task for a version's chart is made.
 pub fn makes_bootstrap_task(write: &Write) -> bool {
     let name = write.body["metadata"]["name"].as_str();
-    write.method == "POST" && name.is_some_and(|name| name.starts_with("bootstrap-"))
+    write.creates("rendertasks") && name.is_some_and(|name| name.starts_with("bootstrap-"))
 }
 
 /// A release's chart was pushed, and its task's status says so.

@@ -105,7 +105,7 @@ async fn a_secret_stays_where_the_answer_of_its_job_is_lost_and_the_watch_is_lat
     let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
     hub.wait_ready().await?;
     proxy.hold_jobs(true);
-    proxy.stop_at(3, Stop::Lost);
+    proxy.stop_when(Stop::Lost, |_, write| write.creates("jobs"));
     let task = stage
         .submit_with("shop", json!({"registryRef": {"name": REGISTRY}}))
         .await?;

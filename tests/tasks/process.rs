@@ -231,7 +231,7 @@ async fn sigterm_finishes_what_is_under_way_and_starts_nothing() -> Result<()> {
     let mut stage = Stage::without_hub("drain", &[]).await?;
     stage.make_registry().await?;
     let proxy = Proxy::start(stage.hub_user.client().await?).await?;
-    proxy.stop_at(2, Stop::Before);
+    proxy.stop_when(Stop::Before, |_, write| write.creates("secrets"));
     let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
     hub.wait_ready().await?;
     let task = stage.submit(stage.task("shop")).await?;
@@ -265,14 +265,20 @@ async fn what_outlasts_the_grace_period_is_left_to_the_next_start() -> Result<()
     let mut stage = Stage::without_hub("grace", &["--grace-period=1s"]).await?;
     stage.make_registry().await?;
     let proxy = Proxy::start(stage.hub_user.client().await?).await?;
-    proxy.stop_at(3, Stop::Before);
+    proxy.stop_when(Stop::Before, |_, write| write.creates("jobs"));
     let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
     let task = stage.submit(stage.task("shop")).await?;
     proxy.stopped().await?;
     let ended = hub.sigterm(LIMIT).await?;
     assert_eq!(ended.code(), Some(0), "{}", hub.log());
     assert!(hub.log().contains("the next start goes on with it"));
-    assert_eq!(stage.objects(&task).await?, (false, true));
+    let written = proxy.writes();
+    assert_eq!(
+        stage.objects(&task).await?,
+        (false, true),
+        "{written:#?}\n{}",
+        hub.log()
+    );
     drop(proxy);
     stage.start_hub().await?;
     stage.complete(&task).await?;

@@ -54,6 +54,12 @@ pub struct Write {
 }
 
 impl Write {
+    /// Whether it creates an object of this resource, such as `jobs`.
+    #[must_use]
+    pub fn creates(&self, resource: &str) -> bool {
+        self.method == "POST" && self.path.rsplit('/').next() == Some(resource)
+    }
+
     /// The status that it sends, which is whole: a patch has it after the UID that the object must have, and a PUT in the object.
     #[must_use]
     pub fn status(&self) -> &Value {
