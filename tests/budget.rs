@@ -80,7 +80,8 @@ fn is_read(action: &str) -> bool {
     action.starts_with("get ") || action.starts_with("list ")
 }
 
-/// Asserts that each task cost exactly this: one of each but two statuses, a read at most, an event or two.
+/// Asserts that each task cost exactly this: one of each but two statuses, an event or two; a read at most, of its pods, where
+/// their watch was behind that of Jobs.
 fn assert_cost(counts: &Counts, finalizers: usize) {
     let writes: Counts = counts
         .iter()
@@ -103,12 +104,14 @@ fn assert_cost(counts: &Counts, finalizers: usize) {
     assert_eq!(writes, expected);
     let reads = sum(counts, is_read);
     assert!(reads <= TASKS, "{reads} reads for {TASKS} tasks: {counts:?}");
+    let of_pods = sum(counts, |action| action == "list pods");
+    assert_eq!(reads, of_pods, "the watch shows how a Job ended: {counts:?}");
     let events = sum(counts, is_event);
     assert!(events <= 2 * TASKS, "{events} events for {TASKS} tasks");
 }
 
 #[tokio::test]
-async fn a_success_costs_seven_writes_and_a_read() -> Result<()> {
+async fn a_success_costs_seven_writes_and_no_read_of_its_job() -> Result<()> {
     let stage = Stage::new("seven").await?;
     assert_cost(&cost_of_successes(&stage).await?, 1);
     // The record of the namespace that it lists is written before tasks are treated by it, the verdict after that, each once.

@@ -1,6 +1,6 @@
 //! Watches that never end and break alone: each is its own task and sends its events through one bounded channel.
 //!
-//! Jobs are watched by metadata only. Of pods only those that ended are shown, and only their termination message is kept. Task
+//! Of Jobs metadata, conditions and counters are kept. Of pods only those that ended are shown, and only their termination message is kept. Task
 //! objects come without managed fields, one at a time.
 
 mod endless;

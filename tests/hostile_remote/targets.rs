@@ -15,6 +15,7 @@ use renderhub::plan::remote::ledger::{
     Ledger, LedgerChanges, forget_loss, forget_orphan, record_loss, record_orphan,
 };
 use renderhub::plan::task::adoption::{AdoptionDecision, ObjectCreator, is_its, judge, maker};
+use renderhub::plan::task::job_state::CompletionHint;
 use renderhub::plan::task::model::{Task, TaskId};
 use renderhub::plan::task::path::TaskPath;
 use renderhub::plan::task::retention::KEPT_AT_MOST;
@@ -115,7 +116,10 @@ pub fn jobs(bytes: &[u8]) {
         .map(|item| ObjectMeta::deserialize(item.get("metadata").unwrap_or(&Value::Null)))
         .collect();
     let Ok(metas) = metas else { return };
-    let theirs: Vec<JobMetadata> = metas.iter().filter_map(job_metadata).collect();
+    let theirs: Vec<JobMetadata> = metas
+        .iter()
+        .filter_map(|meta| job_metadata(meta, CompletionHint::No))
+        .collect();
     for mark in &read.jobs {
         let is_same = |other: &JobMetadata| {
             (&other.task, &other.name, &other.uid) == (&mark.task, &mark.name, &mark.uid)
@@ -235,7 +239,7 @@ pub fn annotations(bytes: &[u8]) {
     };
     let (hub, task) = (hub(), task_of(&meta));
     let has_its_name = |uid: &TaskUid| meta.name.as_deref().is_some_and(|name| is_name_of(name, uid));
-    if let Some(mark) = job_metadata(&meta) {
+    if let Some(mark) = job_metadata(&meta, CompletionHint::No) {
         assert!(Some(&mark.task) == task.as_ref() && has_its_name(&mark.task));
     }
     assert!(secret_task(&meta).is_none_or(|uid| has_its_name(&uid)));

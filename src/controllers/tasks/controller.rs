@@ -520,6 +520,7 @@ pub(super) mod tests {
             spec_hash: String::new(),
             chart_url: None,
             hint,
+            ended: None,
         }
     }
 

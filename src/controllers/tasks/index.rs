@@ -25,7 +25,7 @@ use crate::plan::task::{CreateBlocked, JobState};
 use super::interned::Interned;
 use super::last_status::StatusCompressor;
 use super::task_record::{
-    JobLocation, KnownJob, ReconcileSize, RemotePlacement, StartBlocker, TaskRecord, retry,
+    JobLocation, KnownJob, ReadJob, ReconcileSize, RemotePlacement, StartBlocker, TaskRecord, retry,
 };
 use super::verification::VerificationReply;
 
@@ -111,6 +111,8 @@ pub struct TaskView {
     pub may_restore: bool,
     /// Its Job.
     pub job: JobState,
+    /// The same Job as read, where its watch shows that it ended.
+    pub ended_job: Option<ReadJob>,
     /// UID of its config Secret.
     pub secret: Option<String>,
     /// What keeps its objects from being created.
@@ -347,6 +349,7 @@ impl TaskIndex {
             is_forged: record.is_forged,
             may_restore,
             job: job.map_or(JobState::Absent, |j| j.state(now)),
+            ended_job: job.and_then(|j| j.ended(now)),
             secret: self.secrets.get(uid).map(ToString::to_string),
             create_blocked: record.held_at(now),
             has_waited: record

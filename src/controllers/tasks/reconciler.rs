@@ -41,6 +41,7 @@ use crate::remote::SiteClients;
 
 use super::index::TaskView;
 use super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretUpdate};
+use super::task_record::ReadJob;
 
 mod create;
 mod pull_secrets;
@@ -343,27 +344,44 @@ impl Reconciler<'_> {
         }
     }
 
+    /// Learns how far the Job is: from its watch where that showed its end, else by a read.
     async fn read_job(&mut self, task: &Task, name: &str) -> Result<(), ReconcileError> {
-        let asked = Instant::now();
-        let mut job = self.objects()?.get_job(name).await?;
-        if let Some(job) = &mut job {
-            self.mark_again(task, name, &mut job.meta).await?;
-        }
-        let mark = job
-            .as_ref()
-            .and_then(|job| self.own_mark(&job.meta, job.hint))
-            .filter(|m| m.task == self.view.id.uid);
-        let report = job.as_ref().and_then(|job| read_job(&job.meta, &job.status));
-        if let (Some(mark), Some(report)) = (mark, report) {
-            self.pod_termination = self.pod_result(&report).await?;
-            if self.pod_termination.is_some() {
-                self.report_image_pull(task, None);
-            }
-            (self.view.job, self.outcome.job) = (JobState::Read(report), JobUpdate::Read(mark, asked));
-        } else {
+        let found = match self.view.ended_job.take() {
+            Some(ended) => Some(ended),
+            None => self.fetch_job(task, name).await?,
+        };
+        let Some(ReadJob {
+            metadata,
+            report,
+            asked,
+        }) = found
+        else {
             (self.view.job, self.outcome.job) = (JobState::Gone, JobUpdate::Absent);
+            return Ok(());
+        };
+        self.pod_termination = self.pod_result(&report).await?;
+        if self.pod_termination.is_some() {
+            self.report_image_pull(task, None);
         }
+        (self.view.job, self.outcome.job) = (JobState::Read(report), JobUpdate::Read(metadata, asked));
         Ok(())
+    }
+
+    /// Reads the Job; `None` where there is none of the task's.
+    async fn fetch_job(&mut self, task: &Task, name: &str) -> Result<Option<ReadJob>, ReconcileError> {
+        let asked = Instant::now();
+        let Some(mut job) = self.objects()?.get_job(name).await? else {
+            return Ok(None);
+        };
+        self.mark_again(task, name, &mut job.meta).await?;
+        let own = self.own_mark(&job.meta, job.hint);
+        let metadata = own.filter(|mark| mark.task == self.view.id.uid);
+        let report = read_job(&job.meta, &job.status);
+        Ok(metadata.zip(report).map(|(metadata, report)| ReadJob {
+            metadata,
+            report,
+            asked,
+        }))
     }
 
     /// The termination message of the pod that ended the Job: from the watch, or read where the pod's event is late.

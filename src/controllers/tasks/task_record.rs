@@ -11,6 +11,7 @@ use crate::kubernetes::watch::JobMetadata;
 use crate::plan::queue::QueuedTask;
 use crate::plan::relist::RelistMark;
 use crate::plan::remote::site::{RemoteTarget, Site};
+use crate::plan::task::job_state::ObservedJob;
 use crate::plan::task::model::{Task, TaskId, TaskPhase};
 use crate::plan::task::referrer::ReferrerKind;
 use crate::plan::task::retention::RemovalState;
@@ -213,7 +214,29 @@ pub struct KnownJob {
     pub(super) listed: RelistMark,
 }
 
+/// A Job of a task with all that is read of one.
+#[derive(Clone, Debug)]
+pub struct ReadJob {
+    /// The Job.
+    pub metadata: JobMetadata,
+    /// What was read.
+    pub report: ObservedJob,
+    /// When it was asked for: a watch event since is newer.
+    pub asked: Instant,
+}
+
 impl KnownJob {
+    /// The Job as its watch shows it, if that says that it ended.
+    pub(super) fn ended(&self, now: Instant) -> Option<ReadJob> {
+        let report = self.metadata.ended.as_deref()?.clone();
+        let metadata = self.metadata.clone();
+        Some(ReadJob {
+            metadata,
+            report,
+            asked: now,
+        })
+    }
+
     /// The Job as the plan sees it.
     pub(super) fn state(&self, now: Instant) -> JobState {
         JobState::Seen {

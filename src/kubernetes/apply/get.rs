@@ -1,11 +1,15 @@
 //! What is read of a single object, and of the pods of one task.
 
-use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
+use std::borrow::Cow;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, LocalObjectReference,
     Pod, PodSpec, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
@@ -23,8 +27,9 @@ const PULL_SECRETS: usize = 16;
 /// Conditions of a Job that are read: one of either kind.
 const CONDITIONS: usize = 2;
 
-/// A Job as it was read.
-#[derive(Clone, Debug)]
+/// A Job as it was read or watched.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "LeanJob")]
 pub struct FetchedJob {
     /// The metadata that is read.
     pub meta: ObjectMeta,
@@ -41,8 +46,37 @@ pub(super) struct LeanObject {
     pub(super) metadata: LeanMetadata,
 }
 
+impl Resource for FetchedJob {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Job::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Job::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Job::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Job::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
 #[derive(Deserialize)]
-pub(super) struct LeanJob {
+struct LeanJob {
     #[serde(default)]
     metadata: LeanMetadata,
     status: Option<LeanJobStatus>,
@@ -74,10 +108,10 @@ impl BoundedItem for LeanCondition {
     }
 }
 
-impl LeanJob {
-    pub(super) fn found(self) -> FetchedJob {
-        let (meta, hint) = self.metadata.read();
-        let status = self.status.unwrap_or_default();
+impl From<LeanJob> for FetchedJob {
+    fn from(read: LeanJob) -> Self {
+        let (meta, hint) = read.metadata.read();
+        let status = read.status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default().kept.into_iter();
         let condition = |c: LeanCondition| JobCondition {
             type_: c.kind.0.unwrap_or_default(),
@@ -86,7 +120,7 @@ impl LeanJob {
             last_transition_time: c.last_transition_time,
             ..JobCondition::default()
         };
-        FetchedJob {
+        Self {
             meta,
             hint,
             status: JobStatus {

@@ -321,9 +321,42 @@ impl LeanMetadata {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn the_hint_follows_the_fields_that_were_written() {
+        let entry = |fields: Value| json!([{"manager": "m", "operation": "Update", "fieldsV1": fields}]);
+        let status = |fields: Value| entry(json!({"f:status": fields}));
+        let table = [
+            (entry(json!({"f:metadata": {}})), CompletionHint::No),
+            (
+                status(json!({"f:active": {}, "f:startTime": {}})),
+                CompletionHint::No,
+            ),
+            (status(json!({"f:conditions": {}})), CompletionHint::Soon),
+            (
+                status(json!({"f:conditions": {}, "f:completionTime": {}})),
+                CompletionHint::Now,
+            ),
+            (status(json!({"f:completionTime": {}})), CompletionHint::Now),
+            // A name that only looks like a status field elsewhere.
+            (
+                entry(json!({"f:spec": {"f:completionTime": {}, "f:conditions": {}}})),
+                CompletionHint::No,
+            ),
+            (json!([{"manager": "m"}]), CompletionHint::No),
+            (json!([]), CompletionHint::Now),
+            // A server that hides the fields costs a read, not a result.
+            (Value::Null, CompletionHint::Now),
+        ];
+        for (entries, hint) in table {
+            let text = json!({"name": "x", "managedFields": entries}).to_string();
+            let metadata: LeanMetadata = serde_json::from_str(&text).unwrap();
+            assert_eq!(metadata.read().1, hint, "{text}");
+        }
+    }
 
     #[test]
     fn a_note_is_kept_up_to_its_bound_and_the_place_of_a_chart_up_to_a_longer_one() {

@@ -25,7 +25,7 @@ use crate::base::metrics::Metrics;
 use crate::plan::task::CreatePermission;
 
 use super::error::{CallError, CreateError, found, gone};
-use super::get::{FetchedJob, LeanJob, LeanObject, LeanPods, PODS};
+use super::get::{FetchedJob, LeanObject, LeanPods, PODS};
 use super::response::{create, delete, manager};
 use super::transport::{ApiTransport, ResponseLimit, log_call};
 use super::transport_stage::TransportStage;
@@ -136,8 +136,7 @@ impl TaskObjectClient {
     /// It cannot be read.
     pub async fn get_job(&self, name: &str) -> Result<Option<FetchedJob>, CallError> {
         let request = self.own::<Job>().get(name, &GetParams::default());
-        let read: Option<LeanJob> = found(self.send("get", "jobs", request).await)?;
-        Ok(read.map(LeanJob::found))
+        found(self.send("get", "jobs", request).await)
     }
 
     /// Reads a Job's metadata; `None` when it does not exist.

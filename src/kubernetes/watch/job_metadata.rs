@@ -4,7 +4,7 @@ use kube::api::ObjectMeta;
 
 use crate::api::labels::{self, TASK_UID};
 use crate::api::names::{TaskUid, is_name_of};
-use crate::plan::task::job_state::{CompletionHint, end_hint};
+use crate::plan::task::job_state::{CompletionHint, ObservedJob};
 
 /// A Job by its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct JobMetadata {
     pub chart_url: Option<String>,
     /// What its metadata say of its end.
     pub hint: CompletionHint,
+    /// The Job itself once it has ended, where its watch shows more than metadata.
+    pub ended: Option<Box<ObservedJob>>,
 }
 
 /// The task an object serves, by its label.
@@ -49,9 +51,9 @@ pub fn pod_task(metadata: &ObjectMeta) -> Option<TaskUid> {
     is_name_of(&owner.name, &task).then_some(task)
 }
 
-/// A Job by its metadata; `None` without a UID or a task whose Job has this name.
+/// A Job by its metadata and what those say of its end; `None` without a UID or a task whose Job has this name.
 #[must_use]
-pub fn job_metadata(metadata: &ObjectMeta) -> Option<JobMetadata> {
+pub fn job_metadata(metadata: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
     let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
     let (task, name) = (task_of(metadata)?, metadata.name.clone()?);
     if !is_name_of(&name, &task) {
@@ -63,7 +65,8 @@ pub fn job_metadata(metadata: &ObjectMeta) -> Option<JobMetadata> {
         uid: metadata.uid.clone()?,
         spec_hash: annotation(labels::SPEC_HASH).unwrap_or_default(),
         chart_url: annotation(labels::CHART_URL),
-        hint: end_hint(metadata.managed_fields.as_deref()),
+        hint,
+        ended: None,
     })
 }
 
@@ -85,32 +88,24 @@ mod tests {
             "name": name, "uid": "j1", "labels": {"renderhub.dev/task-uid": "t1"},
             "annotations": {"renderhub.dev/spec-hash": "abc", "renderhub.dev/task-name": "shop",
                 "renderhub.dev/chart-url": "oci://r/x:1"},
-            "managedFields": [{"manager": "hub", "fieldsV1": {"f:spec": {}}}],
         });
-        let mark = job_metadata(&metadata(full.clone())).unwrap();
+        let read = |value: Value| job_metadata(&metadata(value), CompletionHint::Soon);
+        let mark = read(full.clone()).unwrap();
         assert_eq!(
             (mark.task.as_str(), mark.uid.as_str(), mark.spec_hash.as_str()),
             ("t1", "j1", "abc")
         );
         assert_eq!(
             (mark.hint, mark.chart_url.as_deref()),
-            (CompletionHint::No, Some("oci://r/x:1"))
+            (CompletionHint::Soon, Some("oci://r/x:1"))
         );
         for field in ["name", "uid", "labels"] {
             let mut part = full.clone();
             part.as_object_mut().unwrap().remove(field);
-            assert_eq!(job_metadata(&metadata(part)), None, "{field}");
+            assert_eq!(read(part), None, "{field}");
         }
-        let mut copy = full.clone();
+        let mut copy = full;
         copy["name"] = json!("debug-copy");
-        assert_eq!(
-            job_metadata(&metadata(copy)),
-            None,
-            "a copy under another name is not ours"
-        );
-        let mut bare = full;
-        bare.as_object_mut().unwrap().remove("managedFields");
-        let hint = job_metadata(&metadata(bare)).unwrap().hint;
-        assert_eq!(hint, CompletionHint::Now, "whatever is hidden is asked for");
+        assert_eq!(read(copy), None, "a copy under another name is not ours");
     }
 }

@@ -1,24 +1,23 @@
 //! The watches of the hub's own Jobs and of their pods.
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::Api;
-use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
 use tokio::sync::mpsc;
 
 use crate::api::labels::own_objects;
 use crate::api::names::HubId;
 use crate::base::metrics::Metrics;
+use crate::kubernetes::apply::FetchedJob;
 use crate::kubernetes::pod_results::PodResults;
-use crate::plan::task::job_state;
+use crate::plan::task::job_state::{self, CompletionHint, JobProgress};
 
 use super::endless::{change, run};
 use super::event::{ReceivedEvent, TaskWatchEvent};
-use super::job_metadata::{job_metadata, pod_task, task_of};
+use super::job_metadata::{JobMetadata, job_metadata, pod_task, task_of};
 
-/// Watches the hub's Jobs by metadata until the channel closes.
+/// Watches the hub's Jobs until the channel closes: one that ended need not be read.
 pub async fn jobs(
     client: Client,
     namespace: String,
@@ -26,17 +25,28 @@ pub async fn jobs(
     metrics: Metrics,
     out: mpsc::Sender<ReceivedEvent>,
 ) {
-    let api: Api<PartialObjectMeta<Job>> = Api::namespaced(client, &namespace);
+    let api: Api<FetchedJob> = Api::namespaced(client, &namespace);
     let config = Config::default().labels(&own_objects(&hub_id));
     run(api, config, metrics, "jobs", out, |event| {
-        let change = change(
-            event,
-            |o| job_metadata(&o.metadata),
-            |o| job_metadata(&o.metadata).map(|mark| mark.task),
-        )?;
+        let change = change(event, |job| seen(&job), |job| seen(job).map(|mark| mark.task))?;
         Some(TaskWatchEvent::Job(None, change))
     })
     .await;
+}
+
+/// A Job that a watch shows: its conditions say whether it has ended, so nothing is left to a hint.
+fn seen(job: &FetchedJob) -> Option<JobMetadata> {
+    let ended =
+        job_state::read_job(&job.meta, &job.status).filter(|job| job.progress != JobProgress::Running);
+    let hint = if ended.is_some() {
+        CompletionHint::Now
+    } else {
+        CompletionHint::No
+    };
+    Some(JobMetadata {
+        ended: ended.map(Box::new),
+        ..job_metadata(&job.meta, hint)?
+    })
 }
 
 /// Watches the hub's ended pods until the channel closes, and stores their termination messages.
@@ -64,4 +74,53 @@ pub async fn pods(
         None
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::names::{TaskUid, job_name};
+
+    /// What a watch shows of a Job with these conditions, all of which hold.
+    fn shown(conditions: &[&str]) -> JobMetadata {
+        let name = job_name("shop", &TaskUid::new("t1"));
+        let held = |type_: &&str| json!({"type": type_, "status": "True", "lastTransitionTime": "2026-11-27T12:00:00Z"});
+        let conditions: Vec<Value> = conditions.iter().map(held).collect();
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": name, "uid": "j1", "labels": {"renderhub.dev/task-uid": "t1"},
+                "annotations": {"renderhub.dev/spec-hash": "abc"}, "managedFields": []},
+            "spec": {"template": {"spec": {"containers": [{"name": "renderer"}]}}},
+            "status": {"conditions": conditions, "succeeded": 1, "ready": 0},
+        });
+        seen(&serde_json::from_value(job).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_ended_is_shown_whole_and_one_that_runs_is_not_read_at_all() {
+        for running in [
+            &[][..],
+            &["Suspended"],
+            &["SuccessCriteriaMet"],
+            &["FailureTarget"],
+        ] {
+            let job = shown(running);
+            assert_eq!((job.hint, job.ended), (CompletionHint::No, None), "{running:?}");
+        }
+        let job = shown(&["SuccessCriteriaMet", "Complete"]);
+        let ended = job.ended.unwrap();
+        assert_eq!(job.hint, CompletionHint::Now);
+        assert!(matches!(ended.progress, JobProgress::Complete(_)), "{ended:?}");
+        assert_eq!(
+            (ended.uid.as_str(), ended.spec_hash.as_str(), ended.attempts),
+            ("j1", "abc", 1)
+        );
+        let failed = shown(&["FailureTarget", "Failed"]).ended.unwrap();
+        assert!(
+            matches!(failed.progress, JobProgress::Failed(_, false)),
+            "{failed:?}"
+        );
+    }
 }

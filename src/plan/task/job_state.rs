@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::JobStatus;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::labels;
@@ -93,25 +93,11 @@ pub enum CompletionHint {
     Now,
 }
 
-/// Reads the hint: the API server records which status fields each writer set.
-///
-/// Until a writer sets `conditions`, the Job runs and need not be read; `completionTime` is set with `Complete` and never before.
-/// The hint saves reads and is no verdict: that is read from the Job's conditions.
-#[must_use]
-pub fn end_hint(managed_fields: Option<&[ManagedFieldsEntry]>) -> CompletionHint {
-    let Some(entries) = managed_fields.filter(|entries| !entries.is_empty()) else {
-        return CompletionHint::Now;
-    };
-    let is_set = |field: &str| {
-        let in_entry =
-            |e: &ManagedFieldsEntry| Some(e.fields_v1.as_ref()?.0.get("f:status")?.get(field).is_some());
-        entries.iter().any(|e| in_entry(e) == Some(true))
-    };
-    CompletionHint::of(is_set("f:completionTime"), is_set("f:conditions"))
-}
-
 impl CompletionHint {
-    /// The hint of a Job in whose status these fields are set, or not.
+    /// The hint of a Job in whose status these fields are set, or not: the API server records which each writer set.
+    ///
+    /// Until a writer sets `conditions`, the Job runs and need not be read; `completionTime` is set with `Complete` and never before.
+    /// The hint saves reads and is no verdict: that is read from the Job's conditions.
     #[must_use]
     pub const fn of(completion_time: bool, conditions: bool) -> Self {
         match (completion_time, conditions) {
@@ -221,7 +207,7 @@ pub enum JobState {
         spec_hash: String,
         /// Where its chart goes.
         chart_url: Option<String>,
-        /// Whether its metadata leave it open that it ended.
+        /// Whether it ended, or its metadata leave that open.
         may_have_ended: bool,
     },
     /// One was read.

@@ -118,6 +118,7 @@ mod tests {
             spec_hash: String::new(),
             chart_url: None,
             hint,
+            ended: None,
         }
     }
 

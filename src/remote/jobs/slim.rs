@@ -24,14 +24,13 @@ impl JobFilter<'_> {
     pub(super) fn job(self, meta: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
         let is_own =
             maker(self.hub, meta) == ObjectCreator::Own && meta.namespace.as_deref() == Some(self.namespace);
-        let job = is_own.then(|| job_metadata(meta))?;
+        let job = is_own.then(|| job_metadata(meta, hint))?;
         let job = job.filter(|job| is_uid(&job.uid) && is_uid(job.task.as_str()))?;
         let has_hash = unhex(&job.spec_hash).is_some();
         let is_url = |url: &String| url.bytes().all(|byte| byte.is_ascii_graphic());
         Some(JobMetadata {
             spec_hash: if has_hash { job.spec_hash } else { String::new() },
             chart_url: job.chart_url.filter(is_url),
-            hint,
             ..job
         })
     }
@@ -137,18 +136,25 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_decoded_as_by_the_watch_of_the_hubs_own_cluster() {
+    fn a_job_is_decoded_as_by_the_decoder_of_whole_objects() {
         let fields = [
-            json!([]),
-            Value::Null,
-            json!([{"fieldsV1": {"f:spec": {}}}, {}]),
-            json!([{"fieldsV1": {"f:status": {"f:conditions": {}}}}]),
-            json!([{"fieldsV1": {"f:status": {"f:active": {}}}}, {"fieldsV1": {"f:status": {"f:completionTime": {}}}}]),
+            (json!([]), CompletionHint::Now),
+            (Value::Null, CompletionHint::Now),
+            (json!([{"fieldsV1": {"f:spec": {}}}, {}]), CompletionHint::No),
+            (
+                json!([{"fieldsV1": {"f:status": {"f:conditions": {}}}}]),
+                CompletionHint::Soon,
+            ),
+            (
+                json!([{"fieldsV1": {"f:status": {"f:active": {}}}}, {"fieldsV1": {"f:status": {"f:completionTime": {}}}}]),
+                CompletionHint::Now,
+            ),
         ];
-        for managed in fields {
+        for (managed, hint) in fields {
             let mut metadata = full();
             metadata["managedFields"] = managed;
-            let theirs = job_metadata(&serde_json::from_value(metadata.clone()).unwrap()).unwrap();
+            let whole: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
+            let theirs = job_metadata(&whole, hint).unwrap();
             assert_eq!(read(&metadata), WatchLineEvent::There(theirs), "{metadata}");
         }
     }

@@ -186,10 +186,10 @@ impl TaskController {
     pub(super) fn adopt_jobs(&mut self, origin: &JobLocation, jobs: &[ListedObject]) -> Vec<JobMetadata> {
         let (mut unknown, mut takeovers) = (Vec::new(), Vec::new());
         for ListedObject { meta, hint } in jobs {
-            let Some(mark) = job_metadata(meta).filter(|mark| origin.is_none() || is_uid(&mark.uid)) else {
+            let Some(mark) = job_metadata(meta, *hint).filter(|mark| origin.is_none() || is_uid(&mark.uid))
+            else {
                 continue;
             };
-            let mark = JobMetadata { hint: *hint, ..mark };
             match self.adoption.decide(&self.index, origin, meta) {
                 AdoptionDecision::Leave => {}
                 AdoptionDecision::Orphan => unknown.push(mark),

@@ -99,6 +99,7 @@ fn job(uid: &str, hint: CompletionHint) -> JobMetadata {
         spec_hash: "hash".to_owned(),
         chart_url: None,
         hint,
+        ended: None,
     }
 }
 

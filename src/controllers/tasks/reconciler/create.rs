@@ -197,11 +197,7 @@ impl Reconciler<'_> {
 fn mark_of(made: &ObjectMeta, uid: String) -> Option<JobMetadata> {
     let made = ObjectMeta {
         uid: Some(uid),
-        managed_fields: None,
         ..made.clone()
     };
-    Some(JobMetadata {
-        hint: CompletionHint::No,
-        ..job_metadata(&made)?
-    })
+    job_metadata(&made, CompletionHint::No)
 }

@@ -113,10 +113,7 @@ impl Reconciler<'_> {
 
     /// The Job's metadata. Values of another cluster are checked, and only those of the hub's own form are repeated.
     pub(super) fn own_mark(&self, metadata: &ObjectMeta, hint: CompletionHint) -> Option<JobMetadata> {
-        let mark = JobMetadata {
-            hint,
-            ..job_metadata(metadata)?
-        };
+        let mark = job_metadata(metadata, hint)?;
         if self.target.is_none() {
             return Some(mark);
         }

@@ -2,13 +2,12 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
 use super::at;
 use crate::api::termination::{TerminationPhase, TerminationReason};
 use crate::plan::task::job_state::{
-    CompletionHint, JobProgress, ObservedJob, PodKillReason, PodTermination, end_hint, read_job, read_pod,
+    JobProgress, ObservedJob, PodKillReason, PodTermination, read_job, read_pod,
 };
 
 fn job(status: &Value) -> ObservedJob {
@@ -101,41 +100,6 @@ fn a_job_without_a_status_runs_and_one_without_a_uid_is_none() {
         (JobProgress::Running, "")
     );
     assert_eq!(read(json!({"metadata": {"name": "x"}})), None);
-}
-
-#[test]
-fn the_hint_follows_the_fields_that_were_written() {
-    let entry = |fields: Value| json!([{"manager": "m", "operation": "Update", "fieldsV1": fields}]);
-    let status = |fields: Value| entry(json!({"f:status": fields}));
-    let table = [
-        (entry(json!({"f:metadata": {}})), CompletionHint::No),
-        (
-            status(json!({"f:active": {}, "f:startTime": {}})),
-            CompletionHint::No,
-        ),
-        (status(json!({"f:conditions": {}})), CompletionHint::Soon),
-        (
-            status(json!({"f:conditions": {}, "f:completionTime": {}})),
-            CompletionHint::Now,
-        ),
-        (status(json!({"f:completionTime": {}})), CompletionHint::Now),
-        // A name that only looks like a status field elsewhere.
-        (
-            entry(json!({"f:spec": {"f:completionTime": {}, "f:conditions": {}}})),
-            CompletionHint::No,
-        ),
-        (json!([{"manager": "m"}]), CompletionHint::No),
-        (json!([]), CompletionHint::Now),
-    ];
-    for (entries, hint) in table {
-        let parsed: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).unwrap();
-        assert_eq!(end_hint(Some(&parsed)), hint, "{entries}");
-    }
-    assert_eq!(
-        end_hint(None),
-        CompletionHint::Now,
-        "a server that hides the fields costs a read, not a result"
-    );
 }
 
 fn terminated(name: &str, exit_code: i64, message: &str) -> Value {
