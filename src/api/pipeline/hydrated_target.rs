@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::own_namespace::OmitsOwnNamespace;
+use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace, rename};
 use super::target::{ReleaseSource, RenderRegistryKind, is_default};
 use crate::api::schema;
 
@@ -64,17 +64,35 @@ pub struct HydratedTargetSpec {
 }
 
 impl OmitsOwnNamespace for HydratedTargetSpec {
-    fn each_namespace(&mut self, visit: &mut dyn FnMut(&mut String)) {
-        for release in self.releases.values_mut().map(Arc::make_mut) {
-            visit(&mut release.namespace);
-            visit(&mut release.source.namespace);
-            visit(&mut release.component_version_ref.namespace);
-            let bindings = release.registry_bindings.iter_mut();
-            bindings.for_each(|binding| visit(&mut binding.namespace));
-        }
+    fn rename_namespace(&mut self, from: &str, to: &str) {
+        let releases = self.releases.values_mut();
+        releases.for_each(|release| HydratedRelease::rename_in(release, from, to));
         for profile in &mut self.profiles {
-            visit(&mut profile.namespace);
+            rename(&mut profile.namespace, from, to);
         }
+    }
+}
+
+impl NamesNamespaces for HydratedRelease {
+    fn namespaces(&mut self) -> impl Iterator<Item = &mut String> {
+        let bindings = self
+            .registry_bindings
+            .iter_mut()
+            .map(|binding| &mut binding.namespace);
+        let version = &mut self.component_version_ref.namespace;
+        [&mut self.namespace, &mut self.source.namespace, version]
+            .into_iter()
+            .chain(bindings)
+    }
+
+    fn names(&self, namespace: &str) -> bool {
+        let bindings = self.registry_bindings.iter().map(|binding| &binding.namespace);
+        let own = [
+            &self.namespace,
+            &self.source.namespace,
+            &self.component_version_ref.namespace,
+        ];
+        own.into_iter().chain(bindings).any(|named| named == namespace)
     }
 }
 

@@ -1,26 +1,45 @@
 //! Namespaces that are left out of an object where they are its own: what an API server does for an object grows with each value.
 
+use std::sync::Arc;
+
 /// What names objects by namespace, and leaves the object's own out.
 pub trait OmitsOwnNamespace {
-    /// Visits each namespace that may be left out.
-    fn each_namespace(&mut self, _visit: &mut dyn FnMut(&mut String)) {}
+    /// Puts a namespace in the place of another, wherever that may be left out.
+    fn rename_namespace(&mut self, _from: &str, _to: &str) {}
 
     /// Leaves out the namespace of the object, as it is written.
     fn leave_out(&mut self, own: &str) {
-        self.each_namespace(&mut |namespace| {
-            if namespace == own {
-                namespace.clear();
-            }
-        });
+        self.rename_namespace(own, "");
     }
 
     /// Fills in the namespace of the object, as the hub works with it.
     fn fill_in(&mut self, own: &str) {
-        self.each_namespace(&mut |namespace| {
-            if namespace.is_empty() {
-                own.clone_into(namespace);
-            }
-        });
+        self.rename_namespace("", own);
+    }
+}
+
+/// A part of an object that others share, and the namespaces that may be left out of it.
+pub(super) trait NamesNamespaces: Clone {
+    /// The namespaces.
+    fn namespaces(&mut self) -> impl Iterator<Item = &mut String>;
+
+    /// Whether one of them is this.
+    fn names(&self, namespace: &str) -> bool;
+
+    /// Puts a namespace in the place of another: in a copy of what is shared, and only where it names that.
+    fn rename_in(shared: &mut Arc<Self>, from: &str, to: &str) {
+        if shared.names(from) {
+            Arc::make_mut(shared)
+                .namespaces()
+                .for_each(|name| rename(name, from, to));
+        }
+    }
+}
+
+/// Puts a namespace in the place of another.
+pub(super) fn rename(namespace: &mut String, from: &str, to: &str) {
+    if namespace == from {
+        to.clone_into(namespace);
     }
 }
 

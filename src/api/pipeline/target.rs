@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::own_namespace::OmitsOwnNamespace;
+use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace};
 use crate::api::schema;
 
 /// A cluster that gets releases: the hub renders a chart of all of them and pushes it, and Flux on that cluster installs it.
@@ -129,11 +129,19 @@ pub struct TargetStatus {
 }
 
 impl OmitsOwnNamespace for TargetStatus {
-    fn each_namespace(&mut self, visit: &mut dyn FnMut(&mut String)) {
-        for release in self.releases.iter_mut().map(Arc::make_mut) {
-            visit(&mut release.namespace);
-            visit(&mut release.source.namespace);
-        }
+    fn rename_namespace(&mut self, from: &str, to: &str) {
+        let releases = self.releases.iter_mut();
+        releases.for_each(|release| TargetRelease::rename_in(release, from, to));
+    }
+}
+
+impl NamesNamespaces for TargetRelease {
+    fn namespaces(&mut self) -> impl Iterator<Item = &mut String> {
+        [&mut self.namespace, &mut self.source.namespace].into_iter()
+    }
+
+    fn names(&self, namespace: &str) -> bool {
+        self.namespace == namespace || self.source.namespace == namespace
     }
 }
 

@@ -6,7 +6,6 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::core::Request;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::api::labels::{GROUP, TARGET_FINALIZER, TARGET_SEAL, VERSION, pipeline_labels};
 use crate::api::pipeline::Target;
@@ -72,6 +71,16 @@ pub struct StatusWrite<'a, T> {
     pub status: &'a T,
 }
 
+/// An object by its spec.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectWithSpec<'a, S> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: ObjectMeta,
+    spec: &'a S,
+}
+
 /// An object by its status.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,9 +122,12 @@ impl<S: Serialize> NewObject<'_, S> {
             owner_references: owner.map(|owner| vec![owner]),
             ..ObjectMeta::default()
         };
-        serde_json::to_vec(&json!({
-            "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": metadata, "spec": self.spec,
-        }))
+        serde_json::to_vec(&ObjectWithSpec {
+            api_version: &K::api_version(&()),
+            kind: &K::kind(&()),
+            metadata,
+            spec: self.spec,
+        })
     }
 }
 
@@ -238,7 +250,7 @@ fn version_of(answer: Result<WriteResponse, CallError>) -> Result<Option<u64>, C
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::api::pipeline::HydratedTarget;

@@ -26,7 +26,7 @@ pub struct PlannedChart {
     /// Name of the first task for it.
     pub task_name: String,
     /// The task.
-    pub task: RenderTaskSpec,
+    pub task: Arc<RenderTaskSpec>,
     /// SHA-256 of the task's spec.
     pub spec_hash: String,
     /// Repository of the chart, with its host.
@@ -48,7 +48,7 @@ impl PlannedChart {
             spec_hash,
             repository: format!("{}/{}", destination.hostname, task.repository),
             version: task.tag.clone(),
-            task,
+            task: Arc::new(task),
         }
     }
 }

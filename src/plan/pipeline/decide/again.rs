@@ -212,7 +212,7 @@ impl<'o> Draft<'o> {
         }
         self.out.new_tasks.push(NewTask {
             name: task_name.to_owned(),
-            spec: chart.task.clone(),
+            spec: Arc::clone(&chart.task),
             spec_hash: chart.spec_hash.clone(),
             is_targets_own: false,
         });

@@ -1,6 +1,7 @@
 //! What a decision rests on, and what it says.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -24,7 +25,7 @@ pub struct NewTask {
     /// Its name.
     pub name: String,
     /// What it renders.
-    pub spec: RenderTaskSpec,
+    pub spec: Arc<RenderTaskSpec>,
     /// SHA-256 of that.
     pub spec_hash: String,
     /// Whether it is the Target's alone, and goes with it.

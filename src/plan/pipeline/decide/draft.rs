@@ -111,7 +111,7 @@ impl<'o> Draft<'o> {
             TaskProgress::Missing(name) => {
                 self.out.new_tasks.push(NewTask {
                     name,
-                    spec: chart.task.clone(),
+                    spec: Arc::clone(&chart.task),
                     spec_hash: chart.spec_hash.clone(),
                     is_targets_own,
                 });

@@ -72,7 +72,7 @@ fn no_task_is_made_for_a_chart_that_is_being_deleted() {
     );
     let elsewhere = RenderTaskSpec {
         tag: "v0.0.9".to_owned(),
-        ..task.clone()
+        ..RenderTaskSpec::clone(&task)
     };
     assert!(!deletions.holds_back(HOME, &elsewhere));
     assert!(!deletions.clone().end(&version), "no task waits");
