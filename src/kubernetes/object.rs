@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -17,7 +18,7 @@ use crate::api::labels::{GROUP, TARGET_FINALIZER, VERSION};
 use crate::api::names::TaskKind;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::task::finalizer_summary::FinalizerSummary;
-use crate::plan::task::model::Task;
+use crate::plan::task::model::{DecodedSpec, Task};
 use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
 
@@ -69,16 +70,15 @@ impl SlimObject {
         Self { spec: None, ..self }
     }
 
-    /// The task in the object; `None` without a name or a UID.
+    /// The task in the object; `None` without a name or a UID. Where `known` is the spec that it has, that is not decoded again.
     #[must_use]
-    pub fn into_task(self, kind: TaskKind) -> Option<Task> {
-        let (spec, status) = (decoded(self.spec), decoded(self.status).unwrap_or_default());
-        let is_oversized = spec.is_none();
-        let task = Task::new(kind, &self.metadata.kept, spec.unwrap_or_default(), status)?;
+    pub fn into_task(self, kind: TaskKind, known: Option<Arc<DecodedSpec>>) -> Option<Task> {
+        let spec = known.unwrap_or_else(|| Arc::new(DecodedSpec::of(decoded(self.spec))));
+        let status = decoded(self.status).unwrap_or_default();
+        let task = Task::with_spec(kind, &self.metadata.kept, spec, status)?;
         Some(Task {
             finalizers: self.metadata.finalizers,
             target_seal: self.metadata.target_seal,
-            is_oversized,
             ..task
         })
     }

@@ -3,6 +3,7 @@
 //! Of Jobs metadata, conditions and counters are kept. Of pods only those that ended are shown, and only their termination message is kept. Task
 //! objects come without managed fields, one at a time.
 
+mod decoded_specs;
 mod endless;
 mod errors;
 mod event;

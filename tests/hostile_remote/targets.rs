@@ -16,7 +16,7 @@ use renderhub::plan::remote::ledger::{
 };
 use renderhub::plan::task::adoption::{AdoptionDecision, ObjectCreator, is_its, judge, maker};
 use renderhub::plan::task::job_state::CompletionHint;
-use renderhub::plan::task::model::{Task, TaskId};
+use renderhub::plan::task::model::{DecodedSpec, Task, TaskId};
 use renderhub::plan::task::path::TaskPath;
 use renderhub::plan::task::retention::KEPT_AT_MOST;
 use renderhub::plan::task::status_seal::{KEY_BYTES, SealKey};
@@ -154,15 +154,18 @@ pub fn task(bytes: &[u8]) {
         return;
     };
     for kind in [TaskKind::RenderTask, TaskKind::ClusterRenderTask] {
-        if let Some(task) = object.clone().into_task(kind) {
+        if let Some(task) = object.clone().into_task(kind, None) {
             judged(task, bytes.len());
         }
     }
 }
 
 fn judged(mut task: Task, came: usize) {
-    assert!(task.spec_hash.len() == 64 && task.kept_bytes() <= 3 * came * LONGER + size_of::<Task>() + TEXT);
-    assert!(serde_json::from_str::<Value>(&task.config).is_ok());
+    assert!(
+        task.decoded.spec_hash.len() == 64
+            && task.kept_bytes() <= 3 * came * LONGER + size_of::<(Task, DecodedSpec)>() + TEXT
+    );
+    assert!(serde_json::from_str::<Value>(&task.decoded.config).is_ok());
     if let Err(refusal) = validate(&task) {
         assert!(!refusal.message.is_empty() && refusal.message.len() <= TEXT + came);
     }

@@ -20,7 +20,7 @@ async fn spec_hash(stage: &Stage, task: &RenderTask) -> Result<String> {
     let stored = api.get(&task.name_any()).await?;
     let spec = stored.data["spec"].clone();
     let task = Task::new(TaskKind::RenderTask, &stored.metadata, spec, Value::Null);
-    Ok(task.context("a task with a UID")?.spec_hash)
+    Ok(task.context("a task with a UID")?.decoded.spec_hash.clone())
 }
 
 /// Holds: C1.

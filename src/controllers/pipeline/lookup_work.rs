@@ -60,8 +60,8 @@ impl LookupWork {
             let Some(task) = self.client.get_task(id).await? else {
                 continue;
             };
-            if made_of(&self.question.version, &task.config).is_some() {
-                return Ok(Some(task.config));
+            if made_of(&self.question.version, &task.decoded.config).is_some() {
+                return Ok(Some(Arc::clone(&task.decoded.config)));
             }
         }
         Ok(None)

@@ -267,7 +267,7 @@ impl PipelineStore {
         } else {
             object
         };
-        let task = object.into_task(TaskKind::RenderTask)?;
+        let task = object.into_task(TaskKind::RenderTask, None)?;
         let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
         let seen = match known {
             Some(known) => seen.with_spec_of(known),

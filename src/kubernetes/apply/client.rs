@@ -120,7 +120,7 @@ impl HubClient {
         let _turn = self.reads.acquire().await;
         let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
         Ok(read
-            .and_then(|o| o.into_task(id.kind))
+            .and_then(|o| o.into_task(id.kind, None))
             .filter(|t| t.id.uid == id.uid))
     }
 

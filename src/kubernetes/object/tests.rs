@@ -33,7 +33,7 @@ fn read(text: &str) -> (Task, AllocationInfo) {
     let mut task = None;
     let info = measure(|| {
         let object: SlimObject = serde_json::from_str(text).unwrap();
-        task = object.into_task(TaskKind::RenderTask);
+        task = object.into_task(TaskKind::RenderTask, None);
     });
     (task.unwrap(), info)
 }
@@ -164,7 +164,7 @@ fn small_things(more: usize) -> Value {
 fn a_spec_of_too_many_values_is_not_decoded_and_gets_a_condition() {
     let (task, info) = read(&object(&json!({}), &small_things(0)));
     println!("{MAX_VALUES} values take {} bytes at once", info.bytes_max);
-    assert!(!task.is_oversized && validate(&task).is_ok());
+    assert!(!task.decoded.is_oversized && validate(&task).is_ok());
     assert!(bytes(info.bytes_max) < 4 << 20, "{info:?}");
     let (task, _) = read(&object(&json!({}), &small_things(2)));
     let refusal = validate(&task).unwrap_err();
@@ -174,7 +174,7 @@ fn a_spec_of_too_many_values_is_not_decoded_and_gets_a_condition() {
         "the spec has more than 10000 values, keys and list entries counted; make a new task with fewer, such as one string instead of a long list"
     );
     let (task, info) = read(&object(&json!({}), &small_things(100_000)));
-    assert!(task.is_oversized && task.spec.is_none());
+    assert!(task.decoded.is_oversized && task.decoded.spec.is_none());
     assert!(bytes(info.bytes_max) < 4 << 20, "{info:?}");
 }
 
@@ -191,7 +191,7 @@ fn what_a_text_holds_are_no_values() {
     let mut spec = spec();
     spec["config"]["deck"] = json!("a,[b]{c}\"\n".repeat(20_000));
     let (task, _) = read(&object(&json!({}), &spec));
-    assert!(validate(&task).is_ok() && task.config.len() > 200_000);
+    assert!(validate(&task).is_ok() && task.decoded.config.len() > 200_000);
 }
 
 /// Holds: B11.
@@ -202,7 +202,7 @@ fn text_that_would_be_decoded_as_values_is_not_decoded() {
         let mut spec = spec();
         spec["config"]["deck"] = json!({ key: text });
         let (task, info) = read(&object(&json!({}), &spec));
-        assert_eq!(task.is_oversized, key == RAW_VALUE);
+        assert_eq!(task.decoded.is_oversized, key == RAW_VALUE);
         assert!(bytes(info.bytes_max) < 8 << 20, "{key}: {info:?}");
     }
     // As a text it is one like any other.

@@ -51,7 +51,7 @@ pub(super) async fn run<K>(
 pub(super) async fn forward<K>(
     events: impl Stream<Item = Event<K>>,
     out: mpsc::Sender<ReceivedEvent>,
-    map: impl Fn(Event<K>) -> Option<TaskWatchEvent>,
+    mut map: impl FnMut(Event<K>) -> Option<TaskWatchEvent>,
 ) {
     let mut events = Box::pin(events);
     while let Some(event) = events.next().await {
@@ -138,7 +138,7 @@ where
 
 pub(super) fn change<K, T, G>(
     event: Event<K>,
-    seen: impl Fn(K) -> Option<T>,
+    mut seen: impl FnMut(K) -> Option<T>,
     gone: impl Fn(&K) -> Option<G>,
 ) -> Option<WatchChange<T, G>> {
     match event {

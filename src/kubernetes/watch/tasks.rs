@@ -9,6 +9,7 @@ use crate::api::names::TaskUid;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{SlimObject, task_resource};
 
+use super::decoded_specs::DecodedSpecs;
 use super::endless::{api_in, change, endless_with, forward};
 use super::errors::is_forbidden;
 use super::event::{ReceivedEvent, TaskWatchEvent};
@@ -32,8 +33,15 @@ pub async fn tasks(
         }
     };
     let events = endless_with(api, of_tenants(), metrics, scope.kind.plural(), received);
-    forward(events, out, |event| {
-        let change = change(event, |o| o.into_task(scope.kind).map(Box::new), uid_of)?;
+    let mut specs = DecodedSpecs::default();
+    forward(events, out, move |event| {
+        let seen = |object: SlimObject| {
+            let known = specs.get(&object);
+            let task = object.into_task(scope.kind, known)?;
+            specs.put(&task);
+            Some(Box::new(task))
+        };
+        let change = change(event, seen, uid_of)?;
         Some(TaskWatchEvent::Task(scope.clone(), change))
     })
     .await;

@@ -126,10 +126,10 @@ impl PipelineTask {
         Self {
             uid: task.id.uid.as_str().to_owned(),
             generation: task.generation,
-            spec_hash: task.spec_hash.clone(),
+            spec_hash: task.decoded.spec_hash.clone(),
             deleting: task.deleting,
-            owner: task.spec.as_ref().and_then(|spec| spec.owner.clone()),
-            chart: task.spec.as_ref().map(TaskChart::of).unwrap_or_default(),
+            owner: task.decoded.spec.as_ref().and_then(|spec| spec.owner.clone()),
+            chart: task.decoded.spec.as_ref().map(TaskChart::of).unwrap_or_default(),
             state: if is_genuine {
                 state(task)
             } else {

@@ -83,7 +83,8 @@ impl TenancyPolicy {
             // On a cluster of the tenant's own, the pod reaches what the tenant reaches anyway.
             !is_platforms && spec.kube_config.is_none()
         };
-        let is_chosen = task.id.kind == TaskKind::RenderTask && task.spec.as_ref().is_none_or(is_theirs);
+        let is_chosen =
+            task.id.kind == TaskKind::RenderTask && task.decoded.spec.as_ref().is_none_or(is_theirs);
         is_chosen && !self.is_single_tenant && !said.credential_sent && reveals_host(said.reason)
     }
 }

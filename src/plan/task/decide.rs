@@ -73,7 +73,7 @@ fn unfinished(o: &ObservedTask<'_>) -> ReconcileStep {
     };
     match o.job {
         JobState::Seen { spec_hash, .. } | JobState::Read(ObservedJob { spec_hash, .. })
-            if *spec_hash != o.task.spec_hash =>
+            if *spec_hash != o.task.decoded.spec_hash =>
         {
             let message = "a Job made from another spec has the name of this task's Job; make a new task";
             keep_running(o, &Refusal::new(Reason::SpecMutated, message))

@@ -35,7 +35,12 @@ pub(super) fn watch_over(o: &ObservedTask<'_>) -> ReconcileStep {
 
 /// Where the image of the task's class comes from.
 fn source<'a>(o: &ObservedTask<'a>) -> PullSource<'a> {
-    let class = o.task.spec.as_ref().and_then(|spec| o.catalog.class_of(spec));
+    let class = o
+        .task
+        .decoded
+        .spec
+        .as_ref()
+        .and_then(|spec| o.catalog.class_of(spec));
     let place = match o.target {
         None => PullPlace::Hub,
         Some(Ok(RemoteTarget::Platform(_))) => PullPlace::RenderCluster,

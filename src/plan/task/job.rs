@@ -100,7 +100,7 @@ pub fn specimen(place: &JobPlacement, class: &RendererClassSpec) -> Option<Job> 
 
 fn secret(metadata: ObjectMeta, task: &Task, resolved: &ResolvedTask) -> Secret {
     let url = resolved.reference.url();
-    let mut parts = vec![(CONFIG_KEY, &*task.config), (URL_KEY, &url)];
+    let mut parts = vec![(CONFIG_KEY, &*task.decoded.config), (URL_KEY, &url)];
     if let Some(TenantCredential { credential, .. }) = &resolved.login {
         parts.push((USERNAME_KEY, &credential.username));
         parts.push((PASSWORD_KEY, credential.password.expose_secret()));
@@ -134,7 +134,12 @@ fn job(place: &JobPlacement, metadata: ObjectMeta, name: &str, task: &Task, reso
         pod_failure_policy: Some(failure_policy(class.mode)),
         template: PodTemplateSpec {
             metadata: Some(pod_metadata),
-            spec: Some(pod::spec(&place.service_account, name, &task.config, resolved)),
+            spec: Some(pod::spec(
+                &place.service_account,
+                name,
+                &task.decoded.config,
+                resolved,
+            )),
         },
         ..JobSpec::default()
     };
@@ -185,7 +190,7 @@ fn metadata(place: &JobPlacement, task: &Task, resolved: &ResolvedTask) -> Objec
         (labels::TASK_KIND, task.id.kind.as_str()),
         (labels::TASK_NAMESPACE, &task.id.namespace),
         (labels::TASK_NAME, &task.id.name),
-        (labels::SPEC_HASH, &task.spec_hash),
+        (labels::SPEC_HASH, &task.decoded.spec_hash),
         (labels::CHART_URL, &url),
         (labels::DESTINATION, &destination),
     ];

@@ -67,6 +67,42 @@ pub struct TaskRevision {
     pub finalizers: FinalizerSummary,
 }
 
+/// What is decoded of a spec.
+#[derive(Clone, Debug)]
+pub struct DecodedSpec {
+    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
+    pub spec: Option<RenderTaskSpec>,
+    /// Whether the spec has more values than are decoded; nothing of it is known then.
+    pub is_oversized: bool,
+    /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
+    pub config: Arc<str>,
+    /// SHA-256 of the canonical spec.
+    pub spec_hash: String,
+}
+
+impl DecodedSpec {
+    /// What is decoded of a spec; `None` is one with more values than are decoded.
+    #[must_use]
+    pub fn of(spec: Option<Value>) -> Self {
+        let is_oversized = spec.is_none();
+        let spec = spec.unwrap_or_default();
+        // serde_json keeps object keys sorted, so equal specs have equal bytes.
+        let spec_hash = hex(&Sha256::digest(serde_json::to_vec(&spec).unwrap_or_default()));
+        let config = spec.get("config").unwrap_or(&Value::Null);
+        Self {
+            config: serde_json::to_string(config).unwrap_or_default().into(),
+            spec: lean(spec),
+            is_oversized,
+            spec_hash,
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.config.len() + json_bytes(&self.spec)
+    }
+}
+
 /// A whole task.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -86,14 +122,8 @@ pub struct Task {
     pub finalizers: FinalizerSummary,
     /// The seal of a task that the hub made for Targets.
     pub target_seal: TargetSeal,
-    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
-    pub spec: Option<RenderTaskSpec>,
-    /// Whether the spec has more values than are decoded; nothing of it is known then.
-    pub is_oversized: bool,
-    /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
-    pub config: Arc<str>,
-    /// SHA-256 of the canonical spec.
-    pub spec_hash: String,
+    /// Its spec as decoded, which all states of one generation share.
+    pub decoded: Arc<DecodedSpec>,
     /// Bytes that are kept of all but the status.
     pub bare_bytes: usize,
     /// The status that the hub wrote.
@@ -109,20 +139,25 @@ impl Task {
     /// ended, and what was started is not started again.
     #[must_use]
     pub fn new(kind: TaskKind, meta: &ObjectMeta, spec: Value, status: Value) -> Option<Self> {
+        Self::with_spec(kind, meta, Arc::new(DecodedSpec::of(Some(spec))), status)
+    }
+
+    /// The same with a spec that is decoded.
+    #[must_use]
+    pub fn with_spec(
+        kind: TaskKind,
+        meta: &ObjectMeta,
+        decoded: Arc<DecodedSpec>,
+        status: Value,
+    ) -> Option<Self> {
         let id = TaskId {
             kind,
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone()?,
             uid: TaskUid::new(meta.uid.as_deref()?),
         };
-        // serde_json keeps object keys sorted, so equal specs have equal bytes.
-        let spec_hash = hex(&Sha256::digest(serde_json::to_vec(&spec).unwrap_or_default()));
-        let config = spec.get("config").unwrap_or(&Value::Null);
-        let config = serde_json::to_string(config).unwrap_or_default();
         let names = meta.finalizers.iter().flatten().map(String::as_str);
-        let spec = lean(spec);
-        let bare_bytes =
-            size_of::<Self>() + config.len() + json_bytes(&spec) + id.namespace.len() + id.name.len();
+        let bare_bytes = size_of::<Self>() + decoded.bytes() + id.namespace.len() + id.name.len();
         Some(Self {
             id,
             resource_version: meta.resource_version.clone().unwrap_or_default(),
@@ -135,10 +170,7 @@ impl Task {
             deleted_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
             finalizers: FinalizerSummary::of(names),
             target_seal: TargetSeal::default(),
-            spec,
-            is_oversized: false,
-            config: config.into(),
-            spec_hash,
+            decoded,
             bare_bytes,
             status_digest: StatusDigest::of(&status),
             status: status_of(status),
@@ -206,13 +238,17 @@ impl Task {
     }
 
     fn failed_job_ttl(&self) -> Option<i32> {
-        self.spec.as_ref().and_then(|s| s.failed_job_ttl)
+        self.decoded.spec.as_ref().and_then(|s| s.failed_job_ttl)
     }
 
     /// When a finished task itself is removed, if it is.
     #[must_use]
     pub fn removal_due(&self) -> Option<Timestamp> {
-        let ttl = self.spec.as_ref().and_then(|s| s.ttl_seconds_after_finished)?;
+        let ttl = self
+            .decoded
+            .spec
+            .as_ref()
+            .and_then(|s| s.ttl_seconds_after_finished)?;
         Some(after(self.ended(), seconds(ttl)))
     }
 

@@ -35,7 +35,7 @@ impl SealKey {
     /// As which kind a task refers to another namespace.
     #[must_use]
     pub fn referrer(&self, task: &Task) -> ReferrerKind {
-        let message = || message(&task.id.namespace, &task.id.name, &task.spec_hash);
+        let message = || message(&task.id.namespace, &task.id.name, &task.decoded.spec_hash);
         let is_sealed = |seal: [u8; 32]| hmac::verify(&self.hmac_key(), &message(), &seal).is_ok();
         if task.target_seal.0.is_some_and(is_sealed) {
             ReferrerKind::Target
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_seal_is_for_one_name_one_spec_and_one_key() {
         let bare = task("a", "1", &json!({}));
-        let seal = key(1).target_seal("team-a", "a", &bare.spec_hash);
+        let seal = key(1).target_seal("team-a", "a", &bare.decoded.spec_hash);
         let annotations = json!({"note": {"a": [1]}, TARGET_SEAL: seal, "other": "x"});
         assert_eq!(
             key(1).referrer(&task("a", "1", &annotations)),

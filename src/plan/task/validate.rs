@@ -38,14 +38,14 @@ pub fn validate(task: &Task) -> Result<&RenderTaskSpec, Refusal> {
         let message = "the spec was changed after the task was made; nothing runs for it; make a new task";
         return Err(Refusal::new(Reason::SpecMutated, message));
     }
-    if task.is_oversized {
+    if task.decoded.is_oversized {
         let message = format!(
             "the spec has more than {MAX_VALUES} values, keys and list entries counted; make a new task with fewer, such as one string \
              instead of a long list"
         );
         return Err(Refusal::new(Reason::ConfigTooLarge, message));
     }
-    let Some(spec) = &task.spec else {
+    let Some(spec) = &task.decoded.spec else {
         let message = "this version of the hub cannot read the spec: a field is missing, or has a value of another type; make a new task";
         return Err(Refusal::new(Reason::InvalidSpec, message));
     };
@@ -135,7 +135,7 @@ pub fn crowded(task: &Task) -> Option<Refusal> {
 /// # Errors
 /// It cannot.
 pub(in crate::plan) fn check_size(task: &Task, copied: usize) -> Result<(), Refusal> {
-    if task.config.len() + copied <= MAX_CONFIG_BYTES {
+    if task.decoded.config.len() + copied <= MAX_CONFIG_BYTES {
         return Ok(());
     }
     let message = "the configuration, with the credential and the certificates that are copied beside it, is larger than 1020 KiB; \
@@ -145,5 +145,5 @@ pub(in crate::plan) fn check_size(task: &Task, copied: usize) -> Result<(), Refu
 
 fn config_size(task: &Task, _: &RenderTaskSpec) -> Option<Refusal> {
     let message = "the configuration is larger than 1020 KiB as JSON; make a new task with less";
-    (task.config.len() > MAX_CONFIG_BYTES).then(|| Refusal::new(Reason::ConfigTooLarge, message))
+    (task.decoded.config.len() > MAX_CONFIG_BYTES).then(|| Refusal::new(Reason::ConfigTooLarge, message))
 }

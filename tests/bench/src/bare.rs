@@ -62,7 +62,7 @@ async fn all_tasks(client: &Client) -> Result<Vec<Task>> {
     let tasks = listed
         .items
         .into_iter()
-        .map(|object| object.into_task(TaskKind::RenderTask));
+        .map(|object| object.into_task(TaskKind::RenderTask, None));
     tasks.collect::<Option<_>>().context("a task without a name")
 }
 
@@ -103,7 +103,7 @@ impl Writer {
         if !task.has_finalizer() {
             self.send(add_finalizer(task)).await?;
         }
-        let spec = task.spec.as_ref().context("a task without a spec")?;
+        let spec = task.decoded.spec.as_ref().context("a task without a spec")?;
         let resolved = self
             .catalog
             .resolve(task, spec, None, None)
@@ -196,7 +196,7 @@ pub fn finished(task: &Task) -> RenderTaskStatus {
     let now = Timestamp::now();
     let job = ObservedJob {
         uid: SOME_UID.to_owned(),
-        spec_hash: task.spec_hash.clone(),
+        spec_hash: task.decoded.spec_hash.clone(),
         chart_url: None,
         progress: JobProgress::Complete(now),
         attempts: 1,

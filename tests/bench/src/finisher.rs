@@ -8,10 +8,11 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::Request;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use renderhub::api::labels::HUB_ID;
+use renderhub::kubernetes::apply::FetchedJob;
 use serde_json::json;
 
 use crate::options::Part;
@@ -26,7 +27,8 @@ const AT_WORK: usize = 2000;
 /// If the API server refuses to let a Job complete.
 pub async fn run(part: &Part) -> Result<()> {
     let client = wire::client().await?;
-    let jobs: Api<PartialObjectMeta<Job>> = Api::namespaced(client.clone(), &part.rendering_namespace);
+    // Whole objects, as the Job controller watches them: metadata alone cost the API server several times as much.
+    let jobs: Api<FetchedJob> = Api::namespaced(client.clone(), &part.rendering_namespace);
     let own = watcher::Config::default().labels(&format!("{HUB_ID} in ({})", part.hub_id));
     let mut seen = HashSet::new();
     let new = watcher(jobs, own)

@@ -126,7 +126,7 @@ async fn come_and_go(world: &World, hub: &Hub, first: usize) -> Result<()> {
         let tasks = all.list(&ListParams::default()).await?.items;
         let waiting = tasks
             .into_iter()
-            .filter_map(|task| task.into_task(renderhub::api::names::TaskKind::RenderTask));
+            .filter_map(|task| task.into_task(renderhub::api::names::TaskKind::RenderTask, None));
         Ok((waiting.filter(|task| !task.status.conditions.is_empty()).count() == made.len()).then_some(()))
     })
     .await?;

@@ -34,8 +34,8 @@ use crate::world::World;
 const READY_WRITE: &str = "patch targets/status";
 /// The write that says that a task succeeded.
 const ENDED: &str = "patch rendertasks/status";
-/// Between two looks at the metrics.
-const PAUSE: Duration = Duration::from_millis(150);
+/// Between two looks at the metrics, each of which takes time of the hub and of the bench.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How much of it is measured.
 #[derive(Clone, Debug, Args)]

@@ -199,7 +199,7 @@ impl World {
             .tasks_in(turn)
             .create(&PostParams::default(), serde_json::to_vec(&task)?)?;
         let made: SlimObject = self.admin.request(request).await?;
-        made.into_task(TaskKind::RenderTask)
+        made.into_task(TaskKind::RenderTask, None)
             .context("a task without a UID")
     }
 

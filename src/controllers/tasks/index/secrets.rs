@@ -28,8 +28,8 @@ impl TaskIndex {
 
     /// Hash of the task's spec, as far as that is remembered.
     pub fn spec_hash(&self, task: &TaskUid) -> Option<&str> {
-        let spec = self.tasks.get(task)?.whole.as_ref()?;
-        Some(&spec.spec_hash)
+        let whole = self.tasks.get(task)?.whole.as_ref()?;
+        Some(&whole.decoded.spec_hash)
     }
 
     /// Forgets the config Secrets of tasks that do not exist; a sweep removes them.

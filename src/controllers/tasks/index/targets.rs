@@ -24,7 +24,7 @@ impl TaskIndex {
 
     /// The one copy of a task's target; `None` where it runs on the hub, or nowhere.
     pub(super) fn target(&mut self, task: &Task) -> Option<Arc<RemoteTarget>> {
-        let target = target(&task.id, task.spec.as_ref()?, &self.tenancy).ok()??;
+        let target = target(&task.id, task.decoded.spec.as_ref()?, &self.tenancy).ok()??;
         Some(self.targets.intern(target))
     }
 

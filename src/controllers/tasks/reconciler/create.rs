@@ -120,6 +120,7 @@ impl Reconciler<'_> {
     /// Reports a refusal to the platform operator, once for each task, and requests a dry run of the class.
     fn report_refusal(&self, task: &Task, objection: Option<&AdmissionRejection>) {
         let class = task
+            .decoded
             .spec
             .as_ref()
             .and_then(|spec| self.offers.catalog.class_name(spec));
@@ -188,7 +189,7 @@ impl Reconciler<'_> {
             &self.context.hub_placement.hub_id,
             meta,
             &task.id,
-            &task.spec_hash,
+            &task.decoded.spec_hash,
         )
     }
 }

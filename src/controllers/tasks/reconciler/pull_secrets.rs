@@ -64,7 +64,7 @@ impl Reconciler<'_> {
     /// Reads what the pods of a task's Job wait for, and reports it to the class. A cluster that lets the hub read no pods says nothing.
     pub(super) async fn look_at_pods(&mut self, task: &Task) -> Result<(), ReconcileError> {
         let objects = self.objects()?;
-        let spec = task.spec.as_ref();
+        let spec = task.decoded.spec.as_ref();
         let class = spec.and_then(|spec| self.offers.catalog.class_of(spec));
         let named = class.map_or(&[][..], |class| &class.pull_secrets);
         let of_pod = |pod: &Pod| PullFailure::of(pod, named);
@@ -83,7 +83,7 @@ impl Reconciler<'_> {
     pub(super) fn report_image_pull(&self, task: &Task, failure: Option<PullFailure>) {
         // The platform's classes say nothing of a tenant's own cluster.
         let is_tenants = matches!(&self.target, Some(Ok(RemoteTarget::Own(_))));
-        let Some(spec) = task.spec.as_ref().filter(|_| !is_tenants) else {
+        let Some(spec) = task.decoded.spec.as_ref().filter(|_| !is_tenants) else {
             return;
         };
         let catalog = &self.offers.catalog;

@@ -64,7 +64,7 @@ impl ReconcileContext {
 impl Reconciler<'_> {
     /// Resolves where the task's Job runs.
     pub(super) fn resolve_site(&mut self, task: &Task) {
-        let spec = task.spec.as_ref();
+        let spec = task.decoded.spec.as_ref();
         let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
         self.target = target;
         if let Some((site, _)) = &self.view.remote.site {

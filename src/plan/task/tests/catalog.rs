@@ -31,7 +31,7 @@ fn ask(catalog: &Catalog, spec: Value) -> Result<ResolvedTask, Reason> {
 
 fn ask_as(catalog: &Catalog, namespace: &str, kind: TaskKind, spec: Value) -> Result<ResolvedTask, Reason> {
     let task = task_in(namespace, kind, spec);
-    let spec = task.spec.as_ref().expect("the spec can be decoded");
+    let spec = task.decoded.spec.as_ref().expect("the spec can be decoded");
     catalog
         .resolve(&task, spec, None, None)
         .map_err(|refusal| refusal.reason)
@@ -184,7 +184,7 @@ fn a_tenant_cannot_tell_a_registry_of_others_from_none() {
         let changes = json!({"registryRef": {"name": name}, "repository": "team-b/shop", "rendererClassName": "slides"});
         let task = super::task_of(spec_with(changes));
         catalog
-            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
+            .resolve(&task, task.decoded.spec.as_ref().unwrap(), None, None)
             .unwrap_err()
     };
     let absent = refusal("absent");
@@ -213,7 +213,7 @@ fn a_tenant_cannot_tell_a_class_of_others_from_none() {
     let refusal = |name: &str| {
         let task = super::task_of(spec_with(json!({"rendererClassName": name})));
         catalog
-            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
+            .resolve(&task, task.decoded.spec.as_ref().unwrap(), None, None)
             .unwrap_err()
     };
     assert_eq!(refusal("secret"), refusal("absent"));
@@ -260,7 +260,7 @@ fn a_recreated_namespace_reads_like_one_that_is_not_listed() {
     let refusal = |catalog: &Catalog, changes: Value| {
         let task = super::task_of(spec_with(changes));
         catalog
-            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
+            .resolve(&task, task.decoded.spec.as_ref().unwrap(), None, None)
             .err()
     };
     let mut catalog = usable(json!({}));

@@ -1,5 +1,7 @@
 //! The next step of a task, one table a question.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -113,7 +115,7 @@ impl Situation {
 
     /// An answer to what is observed in the situation.
     fn ask<T>(&self, question: impl FnOnce(&ObservedTask<'_>) -> T) -> T {
-        let spec = self.task.spec.as_ref();
+        let spec = self.task.decoded.spec.as_ref();
         let target = spec.and_then(|spec| target(&self.task.id, spec, &self.tenancy).transpose());
         let site = match (&target, &self.site) {
             (None, _) => JobSiteState::Hub,
@@ -202,7 +204,7 @@ const CHART_URL: &str = "oci://registry.test:5000/team-a/shop:1.0.0";
 fn seen(task: &Task, may_have_ended: bool) -> JobState {
     JobState::Seen {
         uid: "j1".to_owned(),
-        spec_hash: task.spec_hash.clone(),
+        spec_hash: task.decoded.spec_hash.clone(),
         chart_url: Some(CHART_URL.to_owned()),
         may_have_ended,
     }
@@ -211,7 +213,7 @@ fn seen(task: &Task, may_have_ended: bool) -> JobState {
 fn read(task: &Task, verdict: JobProgress) -> JobState {
     JobState::Read(ObservedJob {
         uid: "j1".to_owned(),
-        spec_hash: task.spec_hash.clone(),
+        spec_hash: task.decoded.spec_hash.clone(),
         chart_url: Some(CHART_URL.to_owned()),
         progress: verdict,
         attempts: 1,
@@ -380,7 +382,7 @@ fn a_changed_spec_ends_what_runs_and_starts_nothing() {
 #[test]
 fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
     let mut foreign = running();
-    foreign.spec_hash = "another".to_owned();
+    Arc::make_mut(&mut foreign.decoded).spec_hash = "another".to_owned();
     for job in [
         seen(&foreign, false),
         seen(&foreign, true),

@@ -18,7 +18,7 @@ mod tenants;
 /// The manifests of a task that the catalog serves.
 fn made(catalog: &Catalog, task: &Task) -> TaskManifests {
     let resolved = catalog
-        .resolve(task, task.spec.as_ref().unwrap(), None, None)
+        .resolve(task, task.decoded.spec.as_ref().unwrap(), None, None)
         .unwrap();
     manifests(&place(), task, &resolved)
 }
@@ -128,7 +128,7 @@ fn the_secret_holds_what_the_tenant_wrote_and_where_it_goes() {
     let secret = made(&platform(), &task).secret;
     let data = secret.data.unwrap();
     let config: Value = serde_json::from_slice(&data["config.json"].0).unwrap();
-    let written: Value = serde_json::from_str(&task.config).unwrap();
+    let written: Value = serde_json::from_str(&task.decoded.config).unwrap();
     assert_eq!(config, written);
     assert_eq!(data["url"].0, b"oci://registry.test:5000/team-a/talk:1.0.0");
     assert_eq!((data.len(), secret.immutable), (2, Some(true)));

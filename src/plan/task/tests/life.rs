@@ -286,7 +286,7 @@ proptest! {
         (world.foreign, world.catalog, world.memory.held) = (false, platform(), None);
         world.registry = VerifyResult::Held;
         world.settle();
-        if let Some(phase) = world.task.as_ref().filter(|t| t.generation == 1 && t.spec.as_ref().unwrap().cluster_name.is_none()).map(Task::phase) {
+        if let Some(phase) = world.task.as_ref().filter(|t| t.generation == 1 && t.decoded.spec.as_ref().unwrap().cluster_name.is_none()).map(Task::phase) {
             prop_assert!(phase.is_finished() || world.job.is_some(), "a task that can run does");
         }
         prop_assert!(!world.forged || world.task.is_none(), "a forged status stays");

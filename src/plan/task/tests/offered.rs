@@ -37,7 +37,7 @@ fn refusal(catalog: &Catalog, kind: TaskKind, changes: Value) -> Refusal {
         TaskKind::ClusterRenderTask => "",
     };
     let task = task_in(namespace, kind, spec_with(changes));
-    let spec = task.spec.as_ref().unwrap();
+    let spec = task.decoded.spec.as_ref().unwrap();
     catalog.resolve(&task, spec, None, None).unwrap_err()
 }
 
@@ -213,7 +213,7 @@ fn the_text_changes_with_what_the_namespace_may_use_and_with_nothing_else() {
     let mut catalog = nothing();
     let mut task = task_of(spec_with(json!({"registryRef": {"name": "absent"}})));
     let mut writes = |catalog: &Catalog| {
-        let spec = task.spec.clone().unwrap();
+        let spec = task.decoded.spec.clone().unwrap();
         let refusal = catalog.resolve(&task, &spec, None, None).unwrap_err();
         let status = status::refused(&task, &refusal, super::at(9));
         let is_news = status != task.status;
@@ -303,7 +303,7 @@ fn a_tenants_own_cluster_gets_neither_a_pull_secret_of_the_platforms_nor_its_nam
     }];
     let named = |target: Option<RemoteTarget>| {
         let task = task_of(spec_with(json!({})));
-        let spec = task.spec.as_ref().unwrap();
+        let spec = task.decoded.spec.as_ref().unwrap();
         let resolved = catalog.resolve(&task, spec, None, target.as_ref()).unwrap();
         (
             resolved.pull_secrets.len(),

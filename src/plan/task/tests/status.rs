@@ -24,7 +24,7 @@ const ALL: [ConditionType; 5] = [JobScheduled, JobSucceeded, JobFailed, Ready, S
 fn report(verdict: JobProgress) -> ObservedJob {
     ObservedJob {
         uid: "j1".to_owned(),
-        spec_hash: task().spec_hash,
+        spec_hash: task().decoded.spec_hash.clone(),
         chart_url: None,
         progress: verdict,
         attempts: 2,

@@ -156,15 +156,23 @@ fn what_tenants_write_freely_is_kept_as_text_alone() {
     let mut wanted = spec();
     wanted["config"]["release"]["values"] = json!({"a": [1, {"b": null}], "ü": "{{ }}"});
     let task = task_of(wanted.clone());
-    let config: Value = serde_json::from_str(&task.config).unwrap();
+    let config: Value = serde_json::from_str(&task.decoded.config).unwrap();
     assert_eq!(config, wanted["config"], "the renderer gets all of it");
-    let decoded = task.spec.unwrap().config.release.unwrap();
+    let decoded = task
+        .decoded
+        .spec
+        .as_ref()
+        .unwrap()
+        .config
+        .release
+        .as_ref()
+        .unwrap();
     assert_eq!(decoded.values, None, "decoded it can be a hundred times larger");
     let mut other = wanted;
     other["config"]["release"]["values"]["a"] = json!(2);
     assert_ne!(
-        task_of(other).spec_hash,
-        task.spec_hash,
+        task_of(other).decoded.spec_hash,
+        task.decoded.spec_hash,
         "it counts as a part of the spec"
     );
 }

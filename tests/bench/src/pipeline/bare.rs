@@ -279,7 +279,7 @@ impl FleetWriter {
         let mut made: Value = self.create::<RenderTask, _, _>(new).await?;
         made["spec"] = spec;
         let task = serde_json::from_value::<SlimObject>(made)?
-            .into_task(TaskKind::RenderTask)
+            .into_task(TaskKind::RenderTask, None)
             .context("a task without a UID")?;
         self.tasks.whole_life(task).await
     }

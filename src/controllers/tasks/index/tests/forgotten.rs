@@ -30,7 +30,7 @@ fn naming(n: usize) -> Value {
 fn renamed(like: &[Task; 2], n: usize) -> Task {
     let mut task = like[n % 2].clone();
     task.id.uid = TaskUid::new(&format!("t{n}"));
-    let spec = task.spec.as_mut().expect("a spec");
+    let spec = Arc::make_mut(&mut task.decoded).spec.as_mut().expect("a spec");
     spec.service_account_name = Some(format!("account-{n}"));
     spec.cluster_name = spec.cluster_name.as_ref().map(|_| format!("cluster-{n}"));
     spec.deployment_namespace = spec.deployment_namespace.as_ref().map(|_| format!("there-{n}"));

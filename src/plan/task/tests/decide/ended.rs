@@ -1,5 +1,7 @@
 //! The decisions about tasks that ended, are deleted or were left by a killed hub.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::SignedDuration;
 
 use super::*;
@@ -220,13 +222,9 @@ fn a_deletion_comes_before_everything_else() {
         let deleting =
             || Situation::of(task.clone()).with(|s| (s.has_slot, s.catalog) = (false, Catalog::default()));
         let bare = || deleting().with(|s| s.task.finalizers = s.task.finalizers.without_own());
-        let foreign = read(
-            &Task {
-                spec_hash: "another".to_owned(),
-                ..task.clone()
-            },
-            JobProgress::Running,
-        );
+        let mut another = task.clone();
+        Arc::make_mut(&mut another.decoded).spec_hash = "another".to_owned();
+        let foreign = read(&another, JobProgress::Running);
         check(vec![
             (
                 deleting().with(|s| (s.job, s.secret) = (seen(&s.task, true), Some("s1"))),

@@ -100,7 +100,7 @@ fn nothing_is_read_as_the_hub_without_an_account() {
                     index: o.grants,
                     referrer: o.referrer,
                 };
-                wanted(o.task, o.task.spec.as_ref().unwrap(), o.tenancy, grants)
+                wanted(o.task, o.task.decoded.spec.as_ref().unwrap(), o.tenancy, grants)
             }) {
                 Ok(DestinationSource::Read(reference)) => Ok(reference.identity),
                 Ok(other) => panic!("{other:?}"),

@@ -53,7 +53,7 @@ pub(super) fn seen(situation: Situation, uid: &str, may_have_ended: bool) -> Sit
     situation.with(|s| {
         s.job = JobState::Seen {
             uid: uid.to_owned(),
-            spec_hash: s.task.spec_hash.clone(),
+            spec_hash: s.task.decoded.spec_hash.clone(),
             chart_url: None,
             may_have_ended,
         };

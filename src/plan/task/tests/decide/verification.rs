@@ -40,7 +40,7 @@ fn away(situation: Situation) -> Situation {
     runs(situation).with(|s| {
         s.job = JobState::Read(ObservedJob {
             uid: JOB.to_owned(),
-            spec_hash: s.task.spec_hash.clone(),
+            spec_hash: s.task.decoded.spec_hash.clone(),
             chart_url: Some("oci://elsewhere.test/team-a/shop:1.0.0".to_owned()),
             progress: JobProgress::Complete(at(90)),
             attempts: 1,
@@ -267,7 +267,7 @@ fn nothing_that_another_cluster_says_is_repeated() {
         let mut s = to_east();
         s.job = JobState::Seen {
             uid: JOB.to_owned(),
-            spec_hash: s.task.spec_hash.clone(),
+            spec_hash: s.task.decoded.spec_hash.clone(),
             chart_url: Some(url.to_owned()),
             may_have_ended: false,
         };

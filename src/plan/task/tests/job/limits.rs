@@ -52,7 +52,7 @@ fn without_a_usable_credential_there_are_no_manifests() {
         let catalog = offering(json!({}), json!({}), credential);
         let task = super::super::task();
         let refusal = catalog
-            .resolve(&task, task.spec.as_ref().unwrap(), None, None)
+            .resolve(&task, task.decoded.spec.as_ref().unwrap(), None, None)
             .unwrap_err();
         assert_eq!(refusal.reason, reason);
     }

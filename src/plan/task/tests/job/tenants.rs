@@ -41,7 +41,7 @@ fn anonymous(job: Job, task: &Task) -> Value {
         .annotations
         .unwrap();
     assert_eq!(keys, plain.keys().map(String::as_str).collect());
-    let spec = task.spec.as_ref().unwrap();
+    let spec = task.decoded.spec.as_ref().unwrap();
     let kept = 86_400_i32.saturating_add(spec.failed_job_ttl.unwrap_or(3_600).max(0));
     assert_eq!(job["spec"]["ttlSecondsAfterFinished"].take(), json!(kept));
     let pod = job.pointer_mut("/spec/template/spec").unwrap();
@@ -127,7 +127,7 @@ proptest! {
     fn every_object_a_pod_names_is_the_tasks_own_or_the_platforms(
         catalog in catalogs(), task in tenants_task(), own_registry in prop::option::of(own_registry()),
     ) {
-        let resolved = catalog.resolve(&task, task.spec.as_ref().unwrap(), own_registry.as_ref(), None).unwrap();
+        let resolved = catalog.resolve(&task, task.decoded.spec.as_ref().unwrap(), own_registry.as_ref(), None).unwrap();
         let own = job_name(&task.id.name, &task.id.uid);
         // A tenant's own credential and certificates live in its task's own Secret, and never beside a Secret of the platform's.
         if own_registry.is_some() {
@@ -146,7 +146,7 @@ proptest! {
     fn a_tenants_own_registry_gives_the_pusher_words_and_no_flags(
         task in tenants_task(), own in own_registry(),
     ) {
-        let resolved = platform().resolve(&task, task.spec.as_ref().unwrap(), Some(&own), None).unwrap();
+        let resolved = platform().resolve(&task, task.decoded.spec.as_ref().unwrap(), Some(&own), None).unwrap();
         let job = manifests(&place(), &task, &resolved).job;
         let mut expected = ["push", "/chart/chart.tgz", "--url-file", "/etc/renderer/push/url", "--registry"].map(str::to_owned).to_vec();
         expected.push(own.spec.hostname.to_lowercase());

@@ -302,7 +302,7 @@ impl World {
             let uid = self.uid("j");
             self.job = Some(ServerJob {
                 uid,
-                spec_hash: task.spec_hash.clone(),
+                spec_hash: task.decoded.spec_hash.clone(),
                 verdict: JobProgress::Running,
             });
         }
