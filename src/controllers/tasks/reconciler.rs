@@ -1,9 +1,7 @@
 //! One reconcile over one task: decide, do the step, and decide again with what it brought, until there is nothing to do.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 
@@ -16,7 +14,6 @@ use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::events::EventRecorder;
 use crate::kubernetes::pod_results::PodResults;
 use crate::kubernetes::tenant::{IdentityError, TenantSessions, look_up};
-use crate::kubernetes::watch::pod_task;
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::catalog::{Catalog, CopiedCredentials};
 use crate::plan::platform::feature_gates::FeatureGates;
@@ -27,7 +24,7 @@ use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullReport};
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::RemoteTarget;
 use crate::plan::task::job::JobPlacement;
-use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination, read_job, read_pod};
+use crate::plan::task::job_state::PodTermination;
 use crate::plan::task::model::Task;
 use crate::plan::task::refusal::Refusal;
 use crate::plan::task::status_seal::SealKey;
@@ -41,9 +38,9 @@ use crate::remote::SiteClients;
 
 use super::index::TaskView;
 use super::outcome::{JobUpdate, ReconcileError, ReconcileOutcome, SecretUpdate};
-use super::task_record::ReadJob;
 
 mod create;
+mod job;
 mod pull_secrets;
 mod remote;
 mod statuses;
@@ -342,67 +339,5 @@ impl Reconciler<'_> {
             Err(IdentityError::Denied) => Ok(Err(no_account(identity))),
             Err(IdentityError::Call(error)) => Err(error.into()),
         }
-    }
-
-    /// Learns how far the Job is: from its watch where that showed its end, else by a read.
-    async fn read_job(&mut self, task: &Task, name: &str) -> Result<(), ReconcileError> {
-        let found = match self.view.ended_job.take() {
-            Some(ended) => Some(ended),
-            None => self.fetch_job(task, name).await?,
-        };
-        let Some(ReadJob {
-            metadata,
-            report,
-            asked,
-        }) = found
-        else {
-            (self.view.job, self.outcome.job) = (JobState::Gone, JobUpdate::Absent);
-            return Ok(());
-        };
-        self.pod_termination = self.pod_result(&report).await?;
-        if self.pod_termination.is_some() {
-            self.report_image_pull(task, None);
-        }
-        (self.view.job, self.outcome.job) = (JobState::Read(report), JobUpdate::Read(metadata, asked));
-        Ok(())
-    }
-
-    /// Reads the Job; `None` where there is none of the task's.
-    async fn fetch_job(&mut self, task: &Task, name: &str) -> Result<Option<ReadJob>, ReconcileError> {
-        let asked = Instant::now();
-        let Some(mut job) = self.objects()?.get_job(name).await? else {
-            return Ok(None);
-        };
-        self.mark_again(task, name, &mut job.meta).await?;
-        let own = self.own_mark(&job.meta, job.hint);
-        let metadata = own.filter(|mark| mark.task == self.view.id.uid);
-        let report = read_job(&job.meta, &job.status);
-        Ok(metadata.zip(report).map(|(metadata, report)| ReadJob {
-            metadata,
-            report,
-            asked,
-        }))
-    }
-
-    /// The termination message of the pod that ended the Job: from the watch, or read where the pod's event is late.
-    async fn pod_result(&self, report: &ObservedJob) -> Result<Option<PodTermination>, ReconcileError> {
-        let has_succeeded = match report.progress {
-            JobProgress::Running => return Ok(None),
-            JobProgress::Complete(_) => true,
-            JobProgress::Failed(..) => false,
-        };
-        let uid = &self.view.id.uid;
-        if report.attempts == 0 {
-            return Ok(self.context.pod_results.get(uid));
-        }
-        let fits = |note: &PodTermination| note.succeeded == has_succeeded;
-        if let Some(note) = self.context.pod_results.get(uid).filter(fits) {
-            return Ok(Some(note));
-        }
-        // The watches of pods and of Jobs are two streams, and the one of pods may be behind.
-        let is_own = |pod: &Pod| pod_task(&pod.metadata).is_some();
-        let look = |pod: &Pod| read_pod(pod).filter(|note| is_own(pod) && fits(note));
-        let notes = self.objects()?.list_pods(uid, look).await?;
-        Ok(notes.into_iter().max_by_key(|note| note.created))
     }
 }

@@ -17,6 +17,10 @@ use super::endless::{change, run};
 use super::event::{ReceivedEvent, TaskWatchEvent};
 use super::job_metadata::{JobMetadata, job_metadata, pod_task, task_of};
 
+/// Jobs in a page where a server cannot stream its lists. A Job is as large as its class makes it, and a page of 500, which is usual, is
+/// decoded at once.
+const JOB_PAGE: u32 = 50;
+
 /// Watches the hub's Jobs until the channel closes: one that ended need not be read.
 pub async fn jobs(
     client: Client,
@@ -26,7 +30,9 @@ pub async fn jobs(
     out: mpsc::Sender<ReceivedEvent>,
 ) {
     let api: Api<FetchedJob> = Api::namespaced(client, &namespace);
-    let config = Config::default().labels(&own_objects(&hub_id));
+    let config = Config::default()
+        .page_size(JOB_PAGE)
+        .labels(&own_objects(&hub_id));
     run(api, config, metrics, "jobs", out, |event| {
         let change = change(event, |job| seen(&job), |job| seen(job).map(|mark| mark.task))?;
         Some(TaskWatchEvent::Job(None, change))
