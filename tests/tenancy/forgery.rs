@@ -111,6 +111,11 @@ async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
         annotations: ours.metadata.annotations.clone().context("marks")?,
     };
     let copy = stage.forge_job("debug-copy", &marks).await?;
+    // Also one that has the hash in its name, and ends at once.
+    let name = job_name_of(&task);
+    let hashed = format!("render-debug-{}", name.rsplit('-').next().unwrap_or_default());
+    stage.forge_job(&hashed, &marks).await?;
+    finish::complete_job(&stage.admin, &stage.scope.rendering, &hashed).await?;
     let secret = stage.forge_secret("debug-copy", &marks).await?;
     stage.barrier().await?;
     let status = stage.tasks().get("shop").await?.status.unwrap_or_default();
@@ -124,7 +129,6 @@ async fn copies_of_a_job_with_all_its_marks_change_nothing() -> Result<()> {
     );
     finish_with_copies_word(&stage, &task, &copy).await?;
     stage.delete(&task).await?;
-    let name = job_name_of(&task);
     assert!(stage.jobs().get_opt(&name).await?.is_none() && stage.secrets().get_opt(&name).await?.is_none());
     assert!(stage.jobs().get_opt(&copy.name_any()).await?.is_some());
     assert!(stage.secrets().get_opt(&secret.name_any()).await?.is_some());

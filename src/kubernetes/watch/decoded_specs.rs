@@ -14,7 +14,8 @@ const FEW: usize = 256;
 /// A spec of this generation, as long as a task has it.
 type KnownSpec = (i64, Weak<DecodedSpec>);
 
-/// The specs of one watch. It keeps none of them: they go with the last state of their task that the hub keeps.
+/// The specs of one watch. It keeps none of them: they go with the last state of their task that the hub keeps, but for the few bytes by
+/// which it knows them.
 #[derive(Debug)]
 pub(super) struct DecodedSpecs {
     /// By the UID of the task.
@@ -39,6 +40,13 @@ impl DecodedSpecs {
         let (generation, spec) = self.known.get(meta.uid.as_deref()?)?;
         meta.generation.filter(|shown| shown == generation)?;
         spec.upgrade()
+    }
+
+    /// Forgets the spec of a task that is gone.
+    pub(super) fn forget(&mut self, task: &SlimObject) {
+        if let Some(uid) = task.meta().uid.as_deref() {
+            self.known.remove(uid);
+        }
     }
 
     /// Takes in the spec of a task.
@@ -107,6 +115,8 @@ mod tests {
             &specs.get(&shown("kept", 1, "1")).unwrap(),
             &kept.decoded
         ));
+        specs.forget(&shown("kept", 1, "1"));
+        assert!(specs.get(&shown("kept", 1, "1")).is_none());
         let all: Vec<_> = (0..3 * FEW)
             .map(|number| task(&mut specs, shown(&format!("of {number}"), 1, "1")))
             .collect();

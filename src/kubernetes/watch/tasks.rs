@@ -2,6 +2,7 @@
 
 use kube::api::Api;
 use kube::runtime::watcher;
+use kube::runtime::watcher::Event;
 use kube::{Client, Resource as _};
 use tokio::sync::mpsc;
 
@@ -35,6 +36,9 @@ pub async fn tasks(
     let events = endless_with(api, of_tenants(), metrics, scope.kind.plural(), received);
     let mut specs = DecodedSpecs::default();
     forward(events, out, move |event| {
+        if let Event::Delete(object) = &event {
+            specs.forget(object);
+        }
         let seen = |object: SlimObject| {
             let known = specs.get(&object);
             let task = object.into_task(scope.kind, known)?;

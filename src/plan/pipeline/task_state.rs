@@ -129,7 +129,12 @@ impl PipelineTask {
             spec_hash: task.decoded.spec_hash.clone(),
             deleting: task.deleting,
             owner: task.decoded.spec.as_ref().and_then(|spec| spec.owner.clone()),
-            chart: task.decoded.spec.as_ref().map(TaskChart::of).unwrap_or_default(),
+            chart: task
+                .decoded
+                .spec
+                .as_deref()
+                .map(TaskChart::of)
+                .unwrap_or_default(),
             state: if is_genuine {
                 state(task)
             } else {

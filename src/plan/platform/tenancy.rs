@@ -84,7 +84,7 @@ impl TenancyPolicy {
             !is_platforms && spec.kube_config.is_none()
         };
         let is_chosen =
-            task.id.kind == TaskKind::RenderTask && task.decoded.spec.as_ref().is_none_or(is_theirs);
+            task.id.kind == TaskKind::RenderTask && task.decoded.spec.as_deref().is_none_or(is_theirs);
         is_chosen && !self.is_single_tenant && !said.credential_sent && reveals_host(said.reason)
     }
 }

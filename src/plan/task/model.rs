@@ -70,8 +70,9 @@ pub struct TaskRevision {
 /// What is decoded of a spec.
 #[derive(Clone, Debug)]
 pub struct DecodedSpec {
-    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it.
-    pub spec: Option<RenderTaskSpec>,
+    /// The spec without what only the renderer reads, or `None` where the Rust type cannot decode it. Boxed, so that who only knows of
+    /// a spec that is not in use any more holds little.
+    pub spec: Option<Box<RenderTaskSpec>>,
     /// Whether the spec has more values than are decoded; nothing of it is known then.
     pub is_oversized: bool,
     /// `spec.config` as stored, as JSON: with its free-form parts and the fields that only a renderer class understands.
@@ -91,7 +92,7 @@ impl DecodedSpec {
         let config = spec.get("config").unwrap_or(&Value::Null);
         Self {
             config: serde_json::to_string(config).unwrap_or_default().into(),
-            spec: lean(spec),
+            spec: lean(spec).map(Box::new),
             is_oversized,
             spec_hash,
         }
@@ -99,7 +100,7 @@ impl DecodedSpec {
 
     /// Bytes of memory that it takes.
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.config.len() + json_bytes(&self.spec)
+        size_of::<Self>() + size_of::<RenderTaskSpec>() + self.config.len() + json_bytes(&self.spec)
     }
 }
 

@@ -30,7 +30,14 @@ impl TaskController {
     /// Handles the outcome of a reconcile. A task that waits for a slot or for the Lease keeps its event latency open; for any
     /// other the event is done.
     pub(super) fn handle_timed_outcome(&mut self, uid: &TaskUid, passed: TimedOutcome) {
-        let TimedOutcome { outcome, latency, .. } = passed;
+        let TimedOutcome {
+            started,
+            outcome,
+            latency,
+        } = passed;
+        if outcome.error.is_none() && matches!(outcome.job, JobUpdate::None) {
+            self.index.put_off_read(uid, started);
+        }
         self.handle_outcome(uid, &outcome);
         let now = Instant::now();
         let goes_on = outcome.wants_slot || outcome.lacks_claim();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::api::names::TaskUid;
+use crate::api::names::{TaskUid, job_name};
 use crate::kubernetes::watch::JobMetadata;
 use crate::plan::task::job_state::CompletionHint;
 
@@ -36,6 +36,9 @@ impl TaskIndex {
             self.put_unassigned(known);
             return None;
         }
+        if !self.has_its_name(&mark) {
+            return None;
+        }
         let cleared = self.tasks.get(&mark.task).and_then(|r| r.cleared_job.as_deref());
         if cleared == Some(mark.uid.as_str()) {
             return None;
@@ -56,6 +59,12 @@ impl TaskIndex {
             },
         );
         Some(look)
+    }
+
+    /// Whether a Job has the name of its task's: another writer's copy of it has the same labels.
+    fn has_its_name(&self, mark: &JobMetadata) -> bool {
+        let record = self.tasks.get(&mark.task);
+        record.is_some_and(|record| job_name(&record.name, &mark.task) == mark.name)
     }
 
     /// Stores a Job that a worker created or found. A watch event since is newer, and the Job is still to be read.
@@ -87,6 +96,13 @@ impl TaskIndex {
         };
         if known.read_due <= asked {
             known.read_due = asked + pause;
+        }
+    }
+
+    /// A Job that was due when a reconcile began which did not read it is due again in a while: what was decided rests on something else.
+    pub fn put_off_read(&mut self, task: &TaskUid, began: Instant) {
+        if let Some(known) = self.jobs.get_mut(task).filter(|known| known.read_due <= began) {
+            known.read_due = began + LINGER;
         }
     }
 
@@ -200,6 +216,9 @@ impl TaskIndex {
             return;
         };
         for job in known {
+            if self.is_its_place(&job.origin, uid) && !self.has_its_name(&job.metadata) {
+                continue;
+            }
             if self.is_its_place(&job.origin, uid) {
                 self.jobs.entry(uid.clone()).or_insert(job);
             } else {

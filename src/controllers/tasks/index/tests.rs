@@ -6,7 +6,7 @@ use super::super::outcome::StatusUpdate;
 use super::super::task_record::{HELD_RETRY, QUOTA_RETRY};
 use super::jobs::{LINGER, QUIET, SOON};
 use super::*;
-use crate::api::names::TaskKind;
+use crate::api::names::{TaskKind, job_name};
 use crate::kubernetes::watch::JobMetadata;
 use crate::plan::task::job_state::CompletionHint;
 use crate::plan::task::status_seal::SealKey;
@@ -94,7 +94,7 @@ fn see_in(index: &mut TaskIndex, scope: &TaskWatchScope, mut task: Task) -> bool
 fn job(uid: &str, hint: CompletionHint) -> JobMetadata {
     JobMetadata {
         task: TaskUid::new(TASK),
-        name: "render-shop".to_owned(),
+        name: job_name("shop", &TaskUid::new(TASK)),
         uid: uid.to_owned(),
         spec_hash: "hash".to_owned(),
         chart_url: None,
@@ -261,6 +261,42 @@ fn a_job_that_was_read_in_vain_is_read_again_later_not_in_a_loop() {
         index.keep_read_job(job("j1", hint), read_at);
         assert_eq!(index.read_due(&uid()), Some(read_at + pause), "{hint:?}");
     }
+}
+
+/// As where a Job made from another spec has the task's name, of which the end says nothing.
+#[test]
+fn a_job_that_a_reconcile_had_no_need_to_read_is_looked_at_again_later_not_in_a_loop() {
+    let (mut index, now) = (knowing(7, Value::Null), Instant::now());
+    index.see_job(&None, job("j1", CompletionHint::Now), now);
+    index.put_off_read(&uid(), now);
+    assert_eq!(index.read_due(&uid()), Some(now + LINGER));
+    // An event that came while the reconcile went on is newer than what it saw.
+    let later = now + LINGER;
+    index.see_job(&None, job("j1", CompletionHint::Now), later);
+    index.put_off_read(&uid(), now);
+    assert_eq!(index.read_due(&uid()), Some(later));
+}
+
+/// A worker that creates a copy of a Job in the rendering namespace gives it the labels of the task.
+#[test]
+fn a_copy_of_a_job_under_another_name_is_not_the_tasks() {
+    let copy = || JobMetadata {
+        name: format!(
+            "render-debug-{}",
+            job("j1", CompletionHint::No).name.rsplit('-').next().unwrap()
+        ),
+        ..job("j2", CompletionHint::Now)
+    };
+    let now = Instant::now();
+    let mut index = knowing(7, Value::Null);
+    index.see_job(&None, job("j1", CompletionHint::No), now);
+    assert_eq!(index.see_job(&None, copy(), now), None);
+    assert_eq!(view(&index, now).job.uid(), Some("j1"));
+    // Nor where the copy was seen before the task.
+    let mut index = TaskIndex::default();
+    index.see_job(&None, copy(), now);
+    see(&mut index, task(TASK, 7, spec(10), Value::Null));
+    assert!(!index.has_job(&uid()));
 }
 
 #[test]

@@ -16,7 +16,10 @@ use super::Reconciler;
 impl Reconciler<'_> {
     /// Learns how far the Job is: from its watch where that showed its end, else by a read.
     pub(super) async fn read_job(&mut self, task: &Task, name: &str) -> Result<(), ReconcileError> {
-        let found = match self.view.ended_job.take() {
+        let uid = self.view.job.uid();
+        let is_it = |job: &ReadJob| job.metadata.name == name && uid == Some(job.report.uid.as_str());
+        let shown = self.view.ended_job.as_ref().is_some_and(is_it);
+        let found = match self.view.ended_job.take().filter(|_| shown) {
             Some(ended) => Some(ended),
             None => self.fetch_job(task, name).await?,
         };
@@ -66,10 +69,18 @@ impl Reconciler<'_> {
             return Ok(self.context.pod_results.get(uid));
         }
         let fits = |note: &PodTermination| note.succeeded == has_succeeded;
-        if let Some(note) = self.context.pod_results.get(uid).filter(fits) {
+        // The watches of pods and of Jobs are two streams, and the one of pods may be behind: of several that failed, it may not have
+        // shown the last.
+        let is_known = has_succeeded || report.attempts == 1;
+        if let Some(note) = self
+            .context
+            .pod_results
+            .get(uid)
+            .filter(fits)
+            .filter(|_| is_known)
+        {
             return Ok(Some(note));
         }
-        // The watches of pods and of Jobs are two streams, and the one of pods may be behind.
         let is_own = |pod: &Pod| pod_task(&pod.metadata).is_some();
         let look = |pod: &Pod| read_pod(pod).filter(|note| is_own(pod) && fits(note));
         let notes = self.objects()?.list_pods(uid, look).await?;
