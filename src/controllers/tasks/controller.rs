@@ -278,7 +278,7 @@ pub(super) mod tests {
     use kube::{Client, Config};
     use serde_json::{Value, json};
 
-    use crate::api::names::{HubId, TaskKind};
+    use crate::api::names::{HubId, TaskKind, job_name};
     use crate::controllers::pull_copies::PullCopies;
     use crate::controllers::verify::Verifier;
     use crate::kubernetes::apply::{ApiTransport, HubClient};
@@ -515,7 +515,7 @@ pub(super) mod tests {
     fn mark(task: &TaskUid, hint: CompletionHint) -> JobMetadata {
         JobMetadata {
             task: task.clone(),
-            name: "render-x".to_owned(),
+            name: job_name(task.as_str(), task),
             uid: "job".to_owned(),
             spec_hash: String::new(),
             chart_url: None,
