@@ -1,7 +1,5 @@
 //! The next step of a task, one table a question.
 
-use std::sync::Arc;
-
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -382,7 +380,7 @@ fn a_changed_spec_ends_what_runs_and_starts_nothing() {
 #[test]
 fn a_job_of_another_spec_is_never_taken_for_the_tasks() {
     let mut foreign = running();
-    Arc::make_mut(&mut foreign.decoded).spec_hash = "another".to_owned();
+    std::sync::Arc::make_mut(&mut foreign.decoded).spec_hash = "another".to_owned();
     for job in [
         seen(&foreign, false),
         seen(&foreign, true),
