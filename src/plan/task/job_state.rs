@@ -41,6 +41,19 @@ pub struct ObservedJob {
     pub created: Option<Timestamp>,
 }
 
+impl ObservedJob {
+    /// Whether what a watch showed of this pod says how the Job ended. The watches of pods and of Jobs are two streams, and the one of
+    /// pods may be behind: of several that failed, it may not have shown the last.
+    #[must_use]
+    pub fn is_told_by(&self, pod: &PodTermination) -> bool {
+        match self.progress {
+            JobProgress::Running => false,
+            JobProgress::Complete(_) => pod.succeeded,
+            JobProgress::Failed(..) => !pod.succeeded && self.attempts <= 1,
+        }
+    }
+}
+
 /// Reads a Job by its metadata and its status. `None` when it has no UID, which no API server gives out.
 #[must_use]
 pub fn read_job(meta: &ObjectMeta, status: &JobStatus) -> Option<ObservedJob> {

@@ -68,19 +68,11 @@ impl Reconciler<'_> {
         if report.attempts == 0 {
             return Ok(self.context.pod_results.get(uid));
         }
-        let fits = |note: &PodTermination| note.succeeded == has_succeeded;
-        // The watches of pods and of Jobs are two streams, and the one of pods may be behind: of several that failed, it may not have
-        // shown the last.
-        let is_known = has_succeeded || report.attempts == 1;
-        if let Some(note) = self
-            .context
-            .pod_results
-            .get(uid)
-            .filter(fits)
-            .filter(|_| is_known)
-        {
+        let shown = self.context.pod_results.get(uid);
+        if let Some(note) = shown.filter(|note| report.is_told_by(note)) {
             return Ok(Some(note));
         }
+        let fits = |note: &PodTermination| note.succeeded == has_succeeded;
         let is_own = |pod: &Pod| pod_task(&pod.metadata).is_some();
         let look = |pod: &Pod| read_pod(pod).filter(|note| is_own(pod) && fits(note));
         let notes = self.objects()?.list_pods(uid, look).await?;

@@ -208,3 +208,36 @@ fn unknown_words_and_numbers_are_dropped() {
         assert_eq!(note.exit_code.map(i64::from), Some(code));
     }
 }
+
+#[test]
+fn of_several_pods_that_failed_a_watch_may_not_have_shown_the_last() {
+    let table = [
+        (JobProgress::Complete(at(3)), 1, true, true),
+        (JobProgress::Complete(at(3)), 2, true, true),
+        (JobProgress::Complete(at(3)), 2, false, false),
+        (JobProgress::Failed(at(3), false), 1, false, true),
+        (JobProgress::Failed(at(3), false), 2, false, false),
+        (JobProgress::Failed(at(3), true), 1, true, false),
+        (JobProgress::Running, 1, false, false),
+    ];
+    for (progress, attempts, succeeded, is_told) in table {
+        let job = ObservedJob {
+            progress,
+            attempts,
+            ..job(&json!({}))
+        };
+        let pod = PodTermination {
+            pod_uid: "p1".to_owned(),
+            created: at(2),
+            succeeded,
+            exit_code: None,
+            message: None,
+            stop: None,
+        };
+        assert_eq!(
+            job.is_told_by(&pod),
+            is_told,
+            "{progress:?} {attempts} {succeeded}"
+        );
+    }
+}
