@@ -6,10 +6,12 @@ mod condition_type;
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 pub use condition_type::ConditionType;
+
+use super::time::whole_seconds;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
@@ -332,7 +334,7 @@ pub fn merge(
         let since = old
             .map(|i| &conditions[i])
             .filter(|c| c.status == status)
-            .map_or_else(|| Time(now), |c| c.last_transition_time.clone());
+            .map_or_else(|| whole_seconds(now), |c| c.last_transition_time.clone());
         let condition = Condition {
             type_: want.type_.as_str().to_owned(),
             status: status.to_owned(),

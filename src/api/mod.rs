@@ -22,6 +22,7 @@ mod renderer_class;
 mod renderer_config;
 mod schema;
 pub mod termination;
+pub mod time;
 pub mod zeroized;
 
 pub use cluster_registry::{

@@ -115,7 +115,7 @@ pub struct ComponentName {
 }
 
 /// Which resource of the component is installed, and how.
-#[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct Entrypoint {
@@ -161,7 +161,7 @@ pub struct ResourceSpec {
 }
 
 /// What is known of the Helm chart in an artifact.
-#[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct HelmResource {

@@ -22,6 +22,7 @@ mod recent_deletions;
 mod retries;
 mod rollouts;
 mod room;
+mod shown_objects;
 mod status_write;
 mod store;
 mod wakes;

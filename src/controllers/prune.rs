@@ -378,7 +378,7 @@ const fn label(failure: PruneFailure) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::http::{HeaderMap, Method, StatusCode};
@@ -411,7 +411,8 @@ mod tests {
         (host, deleted)
     }
 
-    fn pruner(fence: WriteFence) -> (Pruner, Metrics) {
+    /// One whose API server cannot be reached.
+    pub(in crate::controllers) fn pruner(fence: WriteFence) -> (Pruner, Metrics) {
         let (metrics, _) = Metrics::new();
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::api::labels::{GROUP, TARGET_FINALIZER, VERSION};
 use crate::api::names::TaskKind;
+use crate::plan::pipeline::content_hash::text_hash;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::model::{DecodedSpec, Task};
@@ -50,24 +51,33 @@ pub type SlimObject = WatchedObject<SlimMetadata>;
 /// An object with its labels.
 pub type LabelledObject = WatchedObject<LabelledMetadata>;
 
-impl SlimObject {
-    /// Its metadata and its spec.
-    #[must_use]
-    pub fn into_spec(self) -> (ObjectMeta, Value) {
-        (self.metadata.kept, decoded(self.spec).unwrap_or_default())
-    }
-
+impl<M: AsRef<ObjectMeta>> WatchedObject<M> {
     /// Whether it is the object of this UID with the spec of this generation.
     #[must_use]
     pub fn has_spec(&self, uid: &str, generation: i64) -> bool {
-        let meta = &self.metadata.kept;
+        let meta = self.metadata.as_ref();
         meta.uid.as_deref() == Some(uid) && meta.generation == Some(generation)
+    }
+
+    /// Whether its spec has this [hash](text_hash): then it is the one that the hub wrote, and need not be decoded to see that.
+    #[must_use]
+    pub fn has_spec_hash(&self, hash: &str) -> bool {
+        let spec = self.spec.as_ref();
+        spec.is_some_and(|spec| text_hash(spec.get().as_bytes()) == hash)
     }
 
     /// The object without its spec.
     #[must_use]
     pub fn without_spec(self) -> Self {
         Self { spec: None, ..self }
+    }
+}
+
+impl SlimObject {
+    /// Its metadata and its spec.
+    #[must_use]
+    pub fn into_spec(self) -> (ObjectMeta, Value) {
+        (self.metadata.kept, decoded(self.spec).unwrap_or_default())
     }
 
     /// The task in the object; `None` without a name or a UID. Where `known` is the spec that it has, that is not decoded again.
@@ -150,24 +160,27 @@ impl<M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for WatchedObject<M> {
 /// the whole list or watch it came with, or take the memory of all others.
 fn decoded(raw: Option<Box<RawValue>>) -> Option<Value> {
     let Some(raw) = raw else { return Some(Value::Null) };
-    (values(raw.get()) <= MAX_VALUES).then(|| serde_json::from_str(raw.get()).unwrap_or_default())
+    has_few_values(raw.get()).then(|| serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// Decodes what is not null and has not too many parts, into a type that has its own bounds.
 fn typed<T: DeserializeOwned>(raw: Option<Box<RawValue>>) -> Option<T> {
-    let raw = raw.filter(|raw| raw.get() != "null" && values(raw.get()) <= MAX_VALUES)?;
+    let raw = raw.filter(|raw| raw.get() != "null" && has_few_values(raw.get()))?;
     serde_json::from_str(raw.get()).ok()
 }
 
 /// What an object with this key holds, `serde_json` decodes out of a text; no API server writes the key with escapes.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-/// How many values a JSON text has, give or take the empty lists and objects, which count as one more; of one with values inside of a
-/// text, more than any may have.
+/// Whether a JSON text has so few values that it is decoded; one with values inside of a text has not.
+fn has_few_values(text: &str) -> bool {
+    let has_raw_value = || text.split(RAW_VALUE).skip(1).any(|rest| rest.starts_with('"'));
+    // A value takes a byte at least, so those of a short text need not be counted.
+    (text.len() <= MAX_VALUES || values(text) <= MAX_VALUES) && !has_raw_value()
+}
+
+/// How many values a JSON text has, give or take the empty lists and objects, which count as one more.
 fn values(text: &str) -> usize {
-    if text.split(RAW_VALUE).skip(1).any(|rest| rest.starts_with('"')) {
-        return usize::MAX;
-    }
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text.bytes() {
         match byte {

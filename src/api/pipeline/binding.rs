@@ -8,7 +8,7 @@ use super::release::PipelineStatus;
 use crate::api::schema;
 
 /// Puts a Release on a Target.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",
@@ -28,7 +28,7 @@ pub struct ReleaseBindingSpec {
 }
 
 /// Tells a Target with which Secret images and charts of a registry are pulled on its cluster.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",

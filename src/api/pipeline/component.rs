@@ -11,7 +11,7 @@ use crate::api::renderer_config::{Entrypoint, HelmResource};
 use crate::api::schema;
 
 /// A component of a catalog, and where its versions are found.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",
@@ -39,7 +39,7 @@ pub struct ComponentSpec {
 }
 
 /// One version of a component: its artifacts, and which of them is installed.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",
@@ -72,7 +72,7 @@ pub struct ComponentVersionSpec {
 }
 
 /// An artifact of a component.
-#[derive(Clone, Debug, Deserialize, Serialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentResource {
     /// OCI repository, with its host.

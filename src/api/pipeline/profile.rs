@@ -10,7 +10,7 @@ use super::reference::ObjectName;
 use crate::api::schema;
 
 /// Puts a Release on every Target with certain labels, without an object for each.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::api::schema;
 
 /// A version of a component with its values. It reaches a Target by a `ReleaseBinding` or a `Profile`.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",

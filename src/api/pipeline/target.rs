@@ -12,7 +12,7 @@ use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace};
 use crate::api::schema;
 
 /// A cluster that gets releases: the hub renders a chart of all of them and pushes it, and Flux on that cluster installs it.
-#[derive(Clone, Debug, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",

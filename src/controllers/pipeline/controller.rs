@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
@@ -18,9 +18,7 @@ use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::HubClient;
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::concerned::Concerned;
-use crate::plan::pipeline::decide::{
-    CreateRefusal, FollowUp, NeededTasks, TargetDecision, TargetInput, decide,
-};
+use crate::plan::pipeline::decide::{CreateRefusal, NeededTasks, TargetDecision, TargetInput, decide};
 use crate::plan::pipeline::left_out::LeftOutIndex;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::references::ReferenceRules;
@@ -35,11 +33,12 @@ use super::debug_log::{log_decision, span_of};
 use super::namespace_status::NamespaceWork;
 use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
+use super::retries::WorkRounds;
 use super::rollouts::RolloutState;
 use super::store::{PipelineChange, PipelineStore};
 use super::watches::{PipelineWatchEvent, watch_all};
 use super::work::{PipelineKey, TargetWork, WorkOutcome};
-use super::writes::PipelineWriter;
+use super::writes::{PipelineWriter, Written};
 
 /// Workers: an API server is saturated at about eight writes in flight.
 const WORKERS: usize = 16;
@@ -60,6 +59,8 @@ pub struct PipelineSettings {
 /// The loop's state.
 pub struct PipelineController {
     pub(super) writer: PipelineWriter,
+    /// What workers wrote that the store does not have yet.
+    pub(super) written: mpsc::UnboundedReceiver<Written>,
     pub(super) settings: PipelineSettings,
     pub(super) metrics: Metrics,
     pub(super) catalog: watch::Receiver<PublishedCatalog>,
@@ -72,8 +73,7 @@ pub struct PipelineController {
     pub(super) backoff: Backoff<PipelineKey>,
     /// What the API server did not let the hub make for a Target, and how often in a row.
     pub(super) refusals: HashMap<ObjectKey, (CreateRefusal, u32)>,
-    /// Passes in a row in which a key was worked on.
-    pub(super) rounds: HashMap<PipelineKey, u32>,
+    pub(super) rounds: HashMap<PipelineKey, WorkRounds>,
     /// Statuses that say how far a Target is and are not written yet.
     pub(super) left_statuses: LeftStatuses,
     workers: JoinMap<PipelineKey, WorkOutcome>,
@@ -103,13 +103,16 @@ impl PipelineController {
         catalog: watch::Receiver<PublishedCatalog>,
         pruning: PipelinePruning,
     ) -> Self {
+        let (sender, written) = mpsc::unbounded_channel();
         let writer = PipelineWriter {
+            written: sender,
             client: hub_client,
             seal_key: Arc::clone(&key),
             events: pruning.events.clone(),
         };
         Self {
             writer,
+            written,
             store: PipelineStore::new(key, settings.rules.clone()),
             settings,
             metrics,
@@ -171,6 +174,8 @@ impl PipelineController {
     }
 
     fn handle_watch_event(&mut self, event: PipelineWatchEvent) {
+        // The event may show one of them, and is no news then.
+        self.take_in_writes();
         let was_listed = self.store.is_listed();
         let change = match event {
             PipelineWatchEvent::Object(kind, scope, event) => {
@@ -352,7 +357,7 @@ impl PipelineController {
         true
     }
 
-    /// Takes in what a worker wrote. One that panicked wrote nothing that is known, and its Target is decided about again.
+    /// Ends the work for a key. A worker that panicked has said what it wrote, and its Target is decided about again.
     fn finish(&mut self, key: &PipelineKey, ended: Result<WorkOutcome, JoinError>) {
         let shared = match key {
             PipelineKey::Target(target) => self.making.remove(target).unwrap_or_default(),
@@ -361,13 +366,8 @@ impl PipelineController {
         for task in &shared {
             self.in_flight.remove(task);
         }
+        self.take_in_writes();
         let outcome = ended.unwrap_or_else(|_| WorkOutcome::panicked());
-        for written in outcome.written {
-            let found = self.store.take_in(written);
-            // To the Targets that share it, a task that is made now was as good as running before.
-            let is_known = outcome.follow_up == FollowUp::OnChange && outcome.result.is_ok();
-            self.wake(if is_known { found.without_targets() } else { found });
-        }
         if self.rollouts.mark(key.namespace(), &Concerned::default()) {
             self.settle();
         }
@@ -387,5 +387,175 @@ impl PipelineController {
             }
         }
         self.queue.done(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Config;
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::pipeline::{HydratedTarget, HydratedTargetStatus, PruneProgress, Target, TargetStatus};
+    use crate::controllers::pipeline::kinds::KINDS;
+    use crate::controllers::pipeline::store::WatchScope;
+    use crate::controllers::pipeline::written_objects::tests::version;
+    use crate::controllers::prune;
+    use crate::kubernetes::apply::CallError;
+    use crate::kubernetes::events::EventRecorder;
+    use crate::kubernetes::write_fence;
+    use crate::plan::pipeline::decide::FollowUp;
+    use crate::plan::pipeline::sealed_status::sealed;
+    use crate::plan::platform::tenancy::TenancyPolicy;
+    use crate::plan::task::status_seal::KEY_BYTES;
+
+    /// A controller without an API server, whose watches have listed.
+    fn controller() -> PipelineController {
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (pruner, metrics) = prune::tests::pruner(write_fence::tests::open());
+        let hub_client = pruner.0.hub_client.clone();
+        let fence = write_fence::tests::open();
+        let pruning = PipelinePruning {
+            pruner,
+            tenancy: TenancyPolicy::default(),
+            events: EventRecorder::new(client, fence, "hub".to_owned(), metrics.clone()).0,
+        };
+        let settings = PipelineSettings {
+            rules: ReferenceRules::default(),
+        };
+        let key = Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH));
+        let (_, catalog) = watch::channel(Some(Arc::default()));
+        PipelineController::new(hub_client, settings, key, metrics, catalog, pruning)
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("team", "edge")
+    }
+
+    /// The event of a Target at this version, with this status.
+    fn shown(name: &str, version: u64, status: &Value) -> PipelineWatchEvent {
+        let kind = KINDS.iter().find(|kind| kind.plural == "targets").unwrap();
+        let scope = WatchScope {
+            plural: kind.plural,
+            namespace: None,
+        };
+        let object = json!({
+            "metadata": {
+                "name": name, "namespace": "team", "uid": "uid", "resourceVersion": version.to_string(), "generation": 1,
+                "creationTimestamp": "2026-11-27T12:00:00Z",
+            },
+            "spec": {"renderRegistryRef": {"name": "main"}},
+            "status": status,
+        });
+        let event = Event::Apply(serde_json::from_str(&object.to_string()).unwrap());
+        PipelineWatchEvent::Object(kind, scope, event)
+    }
+
+    /// The answer of a write and the event that shows it come on two connections, and most often the answer first.
+    #[tokio::test]
+    async fn an_event_is_handled_after_the_writes_that_it_may_show() {
+        for (is_written, is_due) in [(true, false), (false, true)] {
+            let mut controller = controller();
+            controller.handle_watch_event(shown("edge", 1, &json!({})));
+            let taken = controller.queue.take(Instant::now()).unwrap();
+            assert_eq!(taken, PipelineKey::Target(key()));
+            controller.queue.done(&taken);
+            let status = TargetStatus {
+                bootstrap_version: Some(7),
+                ..TargetStatus::default()
+            };
+            let seen = (key(), "uid".to_owned());
+            if is_written {
+                let written = Written::status::<Target>(seen, status.clone(), Some(2));
+                controller.writer.say(written);
+            }
+            let status = sealed(&controller.writer.seal_key, "uid", &status);
+            controller.handle_watch_event(shown("edge", 2, &json!(status)));
+            assert_eq!(controller.queue.take(Instant::now()).is_some(), is_due);
+        }
+    }
+
+    /// Those of all Targets that are due within a second.
+    fn due(controller: &mut PipelineController) -> Vec<String> {
+        let soon = Instant::now() + Duration::from_secs(1);
+        let due = std::iter::from_fn(|| controller.queue.take(soon));
+        let mut due: Vec<_> = due
+            .filter_map(|key| match key {
+                PipelineKey::Target(key) => Some(key.name),
+                PipelineKey::Namespace(_) => None,
+            })
+            .collect();
+        due.sort();
+        due
+    }
+
+    #[tokio::test]
+    async fn a_target_is_decided_about_once_more_only_where_something_follows() {
+        let failed = || Err(CallError::NotFound);
+        for (follow_up, result, is_making, expected) in [
+            (FollowUp::OnChange, Ok(()), true, vec![]),
+            (FollowUp::AtOnce, Ok(()), true, vec!["edge"]),
+            (FollowUp::OnChange, failed(), true, vec!["edge", "other"]),
+            (FollowUp::OnChange, failed(), false, vec!["edge"]),
+        ] {
+            let mut controller = controller();
+            for name in ["edge", "other"] {
+                controller.handle_watch_event(shown(name, 1, &json!({})));
+            }
+            assert_eq!(due(&mut controller), ["edge", "other"]);
+            controller
+                .queue
+                .done(&PipelineKey::Target(ObjectKey::new("team", "other")));
+            let status = TargetStatus {
+                bootstrap_version: Some(7),
+                ..TargetStatus::default()
+            };
+            let seen = (key(), "uid".to_owned());
+            controller
+                .writer
+                .say(Written::status::<Target>(seen, status, Some(2)));
+            let shared = is_making.then(|| ObjectKey::new("team", "shared"));
+            controller.making.insert(key(), shared.into_iter().collect());
+            let outcome = WorkOutcome {
+                result,
+                follow_up,
+                refusal: None,
+            };
+            controller.finish(&PipelineKey::Target(key()), Ok(outcome));
+            let known = &controller.store.objects.targets[&key()];
+            assert_eq!(known.status.bootstrap_version, Some(7));
+            assert_eq!(due(&mut controller), expected, "{follow_up:?} {is_making}");
+        }
+    }
+
+    /// No event of the status is news, so it is looked at with what it says.
+    #[tokio::test]
+    async fn a_version_whose_charts_are_to_be_deleted_is_in_line_once_its_status_says_so() {
+        let mut controller = controller();
+        let (key, _, written) = version();
+        controller.writer.say(written);
+        let namespace = PipelineKey::Namespace("team".to_owned());
+        for prune in [None, Some(progress())] {
+            let status = HydratedTargetStatus {
+                prune: prune.clone(),
+                ..HydratedTargetStatus::default()
+            };
+            let seen = (key.clone(), "uid".to_owned());
+            controller
+                .writer
+                .say(Written::status::<HydratedTarget>(seen, status, Some(2)));
+            controller.take_in_writes();
+            let taken = controller.queue.take(Instant::now() + SETTLE);
+            assert_eq!(taken.as_ref(), Some(&namespace));
+            controller.start_namespace("team");
+            controller.queue.done(&namespace);
+            let in_line = controller.prunes.take(Instant::now());
+            assert_eq!(in_line, prune.map(|_| key.clone()));
+        }
+    }
+
+    fn progress() -> PruneProgress {
+        serde_json::from_value(json!({"since": "2026-11-27T12:00:00Z"})).unwrap()
     }
 }

@@ -15,7 +15,7 @@ use crate::plan::pipeline::status::{StatusInput, StatusKind};
 /// A kind of the pipeline.
 pub(super) trait PipelineKind: Resource<DynamicType = ()> + 'static {
     /// Its spec.
-    type Spec: DeserializeOwned + PipelineSpec<Self::Status>;
+    type Spec: DeserializeOwned + Clone + PartialEq + PipelineSpec<Self::Status>;
     /// Its status.
     type Status: DeserializeOwned + SealedStatus + PartialEq + Send + Sync + 'static;
     /// The kind, as events name it.

@@ -18,7 +18,7 @@ use crate::plan::platform::catalog::Catalog;
 use super::kinds::KINDS;
 use super::status_write::PendingStatus;
 use super::work::WorkOutcome;
-use super::writes::{PipelineWriter, Written};
+use super::writes::PipelineWriter;
 
 /// Work for one namespace.
 #[derive(Default)]
@@ -73,25 +73,22 @@ impl NamespaceWork {
 
     /// Does it.
     pub async fn run(self, writer: PipelineWriter) -> WorkOutcome {
-        let mut written = Vec::new();
-        let result = self.write(&writer, &mut written).await;
         WorkOutcome {
-            written,
-            result,
+            result: self.write(&writer).await,
             follow_up: FollowUp::AtOnce,
             refusal: None,
         }
     }
 
-    async fn write(self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+    async fn write(self, writer: &PipelineWriter) -> Result<(), CallError> {
         for write in self.statuses {
-            write(writer, written).await?;
+            write(writer).await?;
         }
-        writer.delete_tasks(&self.old_tasks, written).await?;
+        writer.delete_tasks(&self.old_tasks).await?;
         for record in &self.records {
-            writer.write_version_status(record, written).await?;
+            writer.write_version_status(record).await?;
         }
-        writer.delete_versions(&self.old_versions, written).await
+        writer.delete_versions(&self.old_versions).await
     }
 }
 

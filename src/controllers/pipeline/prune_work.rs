@@ -11,7 +11,7 @@ use crate::plan::pipeline::prune::{GivenUp, PruneStep, after_failure};
 use crate::plan::pipeline::reports::PipelineReport;
 
 use super::work::WorkOutcome;
-use super::writes::{PipelineWriter, Written};
+use super::writes::PipelineWriter;
 
 /// Work for one version.
 pub(super) struct PruneWork {
@@ -33,22 +33,19 @@ pub(super) struct PruneTools {
 impl PruneWork {
     /// Does what was decided.
     pub async fn run(self, tools: PruneTools) -> WorkOutcome {
-        let mut written = Vec::new();
-        let result = self.work(&tools, &mut written).await;
         WorkOutcome {
-            written,
-            result,
+            result: self.work(&tools).await,
             follow_up: FollowUp::AtOnce,
             refusal: None,
         }
     }
 
-    async fn work(&self, tools: &PruneTools, written: &mut Vec<Written>) -> Result<(), CallError> {
+    async fn work(&self, tools: &PruneTools) -> Result<(), CallError> {
         match &self.step {
             PruneStep::Wait(_) => Ok(()),
-            PruneStep::Delete => self.delete(tools, written).await,
-            PruneStep::GiveUp(why) => self.give_up(tools, *why, written).await,
-            PruneStep::Fail(failure) => self.failed(tools, *failure, written).await,
+            PruneStep::Delete => self.delete(tools).await,
+            PruneStep::GiveUp(why) => self.give_up(tools, *why).await,
+            PruneStep::Fail(failure) => self.failed(tools, *failure).await,
             PruneStep::Ask(request) => match tools.pruner.prune(request).await {
                 Ok(deleted) => {
                     let (key, _) = &self.record.seen;
@@ -59,32 +56,27 @@ impl PruneWork {
                         deleted,
                         "the charts of a version that is not kept were deleted from their registry"
                     );
-                    self.delete(tools, written).await
+                    self.delete(tools).await
                 }
-                Err(PruneError::Registry(failure)) => self.failed(tools, failure, written).await,
+                Err(PruneError::Registry(failure)) => self.failed(tools, failure).await,
                 Err(PruneError::Call(error)) => Err(error),
             },
         }
     }
 
-    async fn delete(&self, tools: &PruneTools, written: &mut Vec<Written>) -> Result<(), CallError> {
+    async fn delete(&self, tools: &PruneTools) -> Result<(), CallError> {
         tools
             .writer
-            .delete_versions(std::slice::from_ref(&self.record.seen), written)
+            .delete_versions(std::slice::from_ref(&self.record.seen))
             .await
     }
 
     /// Records a failed attempt, or gives the charts up.
-    async fn failed(
-        &self,
-        tools: &PruneTools,
-        failure: PruneFailure,
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
+    async fn failed(&self, tools: &PruneTools, failure: PruneFailure) -> Result<(), CallError> {
         let progress = self.record.status.prune.as_ref();
         let next = progress.and_then(|progress| after_failure(progress, failure, Timestamp::now()));
         let Some(next) = next else {
-            return self.give_up(tools, GivenUp::Failed(failure), written).await;
+            return self.give_up(tools, GivenUp::Failed(failure)).await;
         };
         let status = HydratedTargetStatus {
             prune: Some(next),
@@ -94,16 +86,11 @@ impl PruneWork {
             status,
             ..self.record.clone()
         };
-        tools.writer.write_version_status(&record, written).await
+        tools.writer.write_version_status(&record).await
     }
 
-    async fn give_up(
-        &self,
-        tools: &PruneTools,
-        why: GivenUp,
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
-        self.delete(tools, written).await?;
+    async fn give_up(&self, tools: &PruneTools, why: GivenUp) -> Result<(), CallError> {
+        self.delete(tools).await?;
         let (key, _) = &self.record.seen;
         let why = why.explained();
         tracing::warn!(

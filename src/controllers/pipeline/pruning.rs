@@ -85,12 +85,10 @@ impl PipelineController {
         })
     }
 
-    /// Takes in what a worker did about a version.
+    /// Ends the work for a version.
     pub(super) fn finish_prune(&mut self, key: &ObjectKey, ended: Result<WorkOutcome, JoinError>) {
+        self.take_in_writes();
         let outcome = ended.unwrap_or_else(|_| WorkOutcome::panicked());
-        for written in outcome.written {
-            self.store.take_in(written);
-        }
         if self.prunes.deletions.end(key) {
             self.wake_targets(&key.namespace);
         }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// Most deletions that are remembered; with one more, the oldest is forgotten.
 const REMEMBERED: usize = 1024;
 
-/// The UIDs of the tasks and versions whose deletion a watch showed last. A worker says what it made once all of its work is done: what
-/// is gone by then must not be taken in, because no watch would ever show that it is gone.
+/// The UIDs of the tasks and versions whose deletion a watch showed last. What a worker made is taken in a while after it is made: what is
+/// gone by then must not be, because no watch would ever show that it is gone.
 #[derive(Debug, Default)]
 pub(super) struct RecentDeletions(VecDeque<String>);
 

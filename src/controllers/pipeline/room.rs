@@ -34,7 +34,8 @@ impl PipelineController {
         }
     }
 
-    fn look_at_namespace(&mut self, namespace: &str) {
+    /// Looks whether the objects of a namespace still fit, or do again.
+    pub(super) fn look_at_namespace(&mut self, namespace: &str) {
         let is_overfull = self.store.is_overfull(namespace);
         let known = &mut self.settings.rules.overfull;
         if known.contains(namespace) == is_overfull {

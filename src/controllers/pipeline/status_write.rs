@@ -8,13 +8,11 @@ use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::status::StatusInput;
 
 use super::kind::PipelineKind;
-use super::writes::{PipelineWriter, Written};
+use super::writes::PipelineWriter;
 
 /// Writes a status, and then records the event about it.
-pub(super) type PendingStatus = Box<
-    dyn for<'w> FnOnce(&'w PipelineWriter, &'w mut Vec<Written>) -> BoxFuture<'w, Result<(), CallError>>
-        + Send,
->;
+pub(super) type PendingStatus =
+    Box<dyn for<'w> FnOnce(&'w PipelineWriter) -> BoxFuture<'w, Result<(), CallError>> + Send>;
 
 /// The write of the status that an object should have, where it has another.
 pub(super) fn pending_status<K: PipelineKind>(
@@ -25,9 +23,9 @@ pub(super) fn pending_status<K: PipelineKind>(
     let status = K::status(key, object, input).filter(|status| *status != object.status)?;
     let report = K::report(&object.status, &status);
     let seen = (key.clone(), object.uid.clone());
-    Some(Box::new(move |writer, written| {
+    Some(Box::new(move |writer| {
         let write = async move {
-            writer.write_status::<K>(&seen, &status, written).await?;
+            writer.write_status::<K>(&seen, &status).await?;
             if let Some(report) = report {
                 writer.record(K::KIND, &seen, &report);
             }

@@ -7,17 +7,13 @@ use kube::Resource as _;
 use kube::runtime::watcher::Event;
 
 use crate::api::ReferenceGrantSpec;
-use crate::api::names::TaskKind;
 use crate::api::pipeline::HydratedTarget;
 use crate::kubernetes::object::{LabelledObject, SlimObject};
 use crate::plan::pipeline::concerned::{ConcernSearch, Concerned};
-use crate::plan::pipeline::names::PipelineSpec;
 use crate::plan::pipeline::object::{ObjectDifference, ObjectKey};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
-use crate::plan::pipeline::sealed_status::opened;
 use crate::plan::pipeline::shared_parts::SharedParts;
-use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::relist::ShownKeys;
 use crate::plan::task::status_seal::SealKey;
 
@@ -50,11 +46,11 @@ pub(super) enum PipelineChange {
 
 /// The objects, and what the lists under way have shown of them.
 pub(super) struct PipelineStore {
-    seal_key: Arc<SealKey>,
+    pub(super) seal_key: Arc<SealKey>,
     rules: ReferenceRules,
     pub objects: PipelineObjects,
     pub parts: SharedParts,
-    shown: ShownKeys<WatchScope, ObjectKey>,
+    pub(super) shown: ShownKeys<WatchScope, ObjectKey>,
     /// Watches whose current list has not ended.
     pub unlisted: HashSet<WatchScope>,
     /// Those of them, each of one namespace, that the API server refuses.
@@ -153,22 +149,23 @@ impl PipelineStore {
         scope: &WatchScope,
         object: LabelledObject,
     ) -> PipelineChange {
-        let Some((key, mut object)) = object.into_object::<K::Spec, K::Status>() else {
+        let Some((key, mut object)) = self.seen_object::<K>(object) else {
             return PipelineChange::Nothing;
         };
-        let status = std::mem::take(&mut object.status);
-        object.status = opened(&self.seal_key, &object.uid, object.created, status);
-        K::Spec::complete(&mut object, &key.namespace, &mut self.parts);
         self.shown.add(scope, &key);
         let known = K::map(&self.objects).get(&key);
         if known.is_some_and(|known| known.uid == object.uid && known.version > object.version) {
+            return PipelineChange::Nothing;
+        }
+        // A status that the hub wrote, and took in before the watch showed it, changes nothing.
+        if known.is_some_and(|known| object.difference(known) == ObjectDifference::None) {
+            K::map_mut(&mut self.objects).show(&key, &object);
             return PipelineChange::Nothing;
         }
         if !self.overfull.admit::<K>(&self.objects, &key, &mut object) {
             return self.drop_object::<K>(&key);
         }
         let known = K::map(&self.objects).get(&key);
-        // A status that the hub wrote, and took in before the watch showed it, changes nothing.
         let difference = known.map_or(ObjectDifference::Content, |known| object.difference(known));
         let mut found = Concerned::default();
         if difference == ObjectDifference::Content {
@@ -256,36 +253,6 @@ impl PipelineStore {
         }
     }
 
-    /// A task as a watch shows it. A spec that is known is not decoded again: it is most of a task, and a watch shows it each time.
-    fn seen_task(&self, object: SlimObject) -> Option<(ObjectKey, PipelineTask)> {
-        let meta = object.meta();
-        let place = key_of(meta.namespace.as_deref(), meta.name.as_deref())?;
-        let known = self.objects.tasks.get(&place);
-        let known = known.filter(|known| object.has_spec(&known.uid, known.generation));
-        let object = if known.is_some() {
-            object.without_spec()
-        } else {
-            object
-        };
-        let task = object.into_task(TaskKind::RenderTask, None)?;
-        let seen = PipelineTask::of(&task, self.seal_key.is_genuine(&task, None));
-        let seen = match known {
-            Some(known) => seen.with_spec_of(known),
-            None => seen,
-        };
-        Some((place, seen))
-    }
-
-    /// A task that the hub made is no news once a watch shows its spec.
-    fn show_generation(&mut self, place: &ObjectKey, seen: &PipelineTask) {
-        let known = self.objects.tasks.get(place);
-        if known.is_some_and(|known| known.generation == 0 && known.uid == seen.uid)
-            && let Some(mut known) = self.objects.tasks.get_mut(place)
-        {
-            known.generation = seen.generation;
-        }
-    }
-
     /// Whom the task of a key concerns as it is.
     pub fn searched_task(&self, key: &ObjectKey) -> Concerned {
         let mut found = Concerned::default();
@@ -349,7 +316,7 @@ impl PipelineStore {
     }
 }
 
-fn key_of(namespace: Option<&str>, name: Option<&str>) -> Option<ObjectKey> {
+pub(super) fn key_of(namespace: Option<&str>, name: Option<&str>) -> Option<ObjectKey> {
     Some(ObjectKey::new(namespace?, name?))
 }
 

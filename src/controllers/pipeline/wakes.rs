@@ -15,6 +15,16 @@ use super::namespace_status::{Leftovers, unneeded};
 use super::work::{PipelineKey, TargetWork};
 
 impl PipelineController {
+    /// Takes in what workers wrote until now.
+    pub(super) fn take_in_writes(&mut self) {
+        while let Ok(written) = self.written.try_recv() {
+            let namespace = written.namespace().to_owned();
+            let found = self.store.take_in(written);
+            self.look_at_namespace(&namespace);
+            self.wake(found);
+        }
+    }
+
     /// Makes due what a change concerns: the Target that it belongs to at once, all else with what follows shortly.
     pub(super) fn wake(&mut self, mut found: Concerned) {
         if let Some(pushed) = found.pushed.take().filter(|_| !found.targets.is_empty()) {
@@ -31,7 +41,7 @@ impl PipelineController {
         for object in found.statuses {
             self.refresh_status(object);
         }
-        if let Some(namespace) = found.shared_tasks {
+        if let Some(namespace) = found.leftovers {
             self.look_at_leftovers(&namespace, SETTLE);
         }
     }

@@ -51,7 +51,6 @@ impl PipelineKey {
 
 /// What a worker did.
 pub(super) struct WorkOutcome {
-    pub written: Vec<Written>,
     pub result: Result<(), CallError>,
     /// When to look again.
     pub follow_up: FollowUp,
@@ -63,7 +62,6 @@ impl WorkOutcome {
     /// What is known of a worker that panicked.
     pub fn panicked() -> Self {
         Self {
-            written: Vec::new(),
             result: Err(CallError::Transport(TransportStage::Internal)),
             follow_up: FollowUp::AtOnce,
             refusal: None,
@@ -131,16 +129,14 @@ impl TargetWork {
 
     /// Does what was decided. What the API server does not let the hub make keeps no status from being written, which says so.
     pub async fn run(self, writer: PipelineWriter) -> WorkOutcome {
-        let mut written = Vec::new();
-        let created = self.create(&writer, &mut written).await;
+        let created = self.create(&writer).await;
         let refusal = created.err().and_then(refusal);
         let result = match created {
-            Err(_) if refusal.is_some() => self.update(&writer, &mut written).await.and(created),
+            Err(_) if refusal.is_some() => self.update(&writer).await.and(created),
             Err(error) => Err(error),
-            Ok(()) => self.update(&writer, &mut written).await,
+            Ok(()) => self.update(&writer).await,
         };
         WorkOutcome {
-            written,
             result,
             follow_up: self.decision.follow_up,
             refusal,
@@ -148,41 +144,39 @@ impl TargetWork {
     }
 
     /// Makes the version, and then tasks: a version is there before it is used.
-    async fn create(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+    async fn create(&self, writer: &PipelineWriter) -> Result<(), CallError> {
         if self.decision.finalizer == FinalizerChange::Add {
             let version = writer.client.patch_target_finalizer(&self.target, true).await?;
             let (key, finalizers) = (self.target.key.clone(), self.target.finalizers.with_own());
-            written.push(Written::TargetFinalizers(key, finalizers, version));
+            writer.say(Written::TargetFinalizers(key, finalizers, version));
         }
         if let Some((name, spec)) = &self.decision.new_version {
-            self.create_version(writer, name, spec, written).await?;
+            self.create_version(writer, name, spec).await?;
         }
         for task in &self.decision.new_tasks {
-            self.create_task(writer, task, written).await?;
+            self.create_task(writer, task).await?;
         }
         Ok(())
     }
 
     /// Writes statuses, and deletes what is not needed any more.
-    async fn update(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+    async fn update(&self, writer: &PipelineWriter) -> Result<(), CallError> {
         if let Some(record) = &self.decision.version_status {
-            writer.write_version_status(record, written).await?;
+            writer.write_version_status(record).await?;
             self.record(writer, self.reports[0].as_ref());
         }
         if self.has_new_status {
             writer
-                .write_status::<Target>(&self.seen(), &self.decision.status, written)
+                .write_status::<Target>(&self.seen(), &self.decision.status)
                 .await?;
             self.record(writer, self.reports[1].as_ref());
         }
         for record in &self.decision.records {
-            writer.write_version_status(record, written).await?;
+            writer.write_version_status(record).await?;
         }
-        writer.delete_tasks(&self.decision.old_tasks, written).await?;
-        writer
-            .delete_versions(&self.decision.old_versions, written)
-            .await?;
-        self.release(writer, written).await
+        writer.delete_tasks(&self.decision.old_tasks).await?;
+        writer.delete_versions(&self.decision.old_versions).await?;
+        self.release(writer).await
     }
 
     /// Records an event about the Target.
@@ -197,7 +191,7 @@ impl TargetWork {
     }
 
     /// Lets a Target go that is being deleted.
-    async fn release(&self, writer: &PipelineWriter, written: &mut Vec<Written>) -> Result<(), CallError> {
+    async fn release(&self, writer: &PipelineWriter) -> Result<(), CallError> {
         let is_forced = match self.decision.finalizer {
             FinalizerChange::Keep | FinalizerChange::Add => return Ok(()),
             FinalizerChange::Remove => false,
@@ -206,7 +200,7 @@ impl TargetWork {
         let version = writer.client.patch_target_finalizer(&self.target, false).await?;
         let finalizers = self.target.finalizers.without_own();
         let key = &self.target.key;
-        written.push(Written::TargetFinalizers(key.clone(), finalizers, version));
+        writer.say(Written::TargetFinalizers(key.clone(), finalizers, version));
         tracing::info!(
             namespace = key.namespace,
             target_name = key.name,
@@ -232,7 +226,6 @@ impl TargetWork {
         writer: &PipelineWriter,
         name: &str,
         spec: &HydratedTargetSpec,
-        written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         let key = ObjectKey::new(&self.target.key.namespace, name);
         let mut written_spec = spec.clone();
@@ -256,7 +249,7 @@ impl TargetWork {
             changes = spec.changes,
             "a version of a Target was made"
         );
-        written.push(Written::Version(key, made, Box::new(spec.clone())));
+        writer.say(Written::Version(key, made, Box::new(spec.clone())));
         self.record(writer, Some(&reports::of_new_version(spec)));
         Ok(())
     }
@@ -268,12 +261,7 @@ impl TargetWork {
             .target_seal(&self.target.key.namespace, &task.name, &task.spec_hash)
     }
 
-    async fn create_task(
-        &self,
-        writer: &PipelineWriter,
-        task: &NewTask,
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
+    async fn create_task(&self, writer: &PipelineWriter, task: &NewTask) -> Result<(), CallError> {
         let key = ObjectKey::new(&self.target.key.namespace, &task.name);
         let label = if task.is_targets_own {
             PIPELINE_BOOTSTRAP
@@ -293,7 +281,8 @@ impl TargetWork {
             .client
             .create_pipeline_object::<RenderTask, _>("rendertasks", new)
             .await?;
-        written.push(Written::Task(key, made.uid, Arc::new(task.clone())));
+        let task = Arc::new(task.clone());
+        writer.say(Written::Task(key, made.uid, task, self.decision.follow_up));
         Ok(())
     }
 }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
 use crate::api::RenderTask;
 use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _};
 use crate::kubernetes::apply::{CallError, CreatedObject, HubClient, StatusWrite};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
-use crate::plan::pipeline::decide::{NewTask, SeenObject, VersionRecord};
+use crate::plan::pipeline::concerned::Concerned;
+use crate::plan::pipeline::decide::{FollowUp, NewTask, SeenObject, VersionRecord};
 use crate::plan::pipeline::names::PipelineSpec as _;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::objects::PipelineObjects;
@@ -18,15 +21,17 @@ use crate::plan::task::status_seal::SealKey;
 
 use super::kind::PipelineKind;
 
-/// Puts a status where it belongs.
-pub(super) type PutStatus = Box<dyn FnOnce(&mut PipelineObjects, &mut SharedParts) + Send>;
+/// Puts a status where it belongs: on the object of this key. Returns whom it concerns.
+pub(super) type PutStatus =
+    Box<dyn FnOnce(&ObjectKey, &mut PipelineObjects, &mut SharedParts) -> Concerned + Send>;
 
 /// What was written, so that the store has it before the watch shows it.
 pub(super) enum Written {
-    Task(ObjectKey, String, Arc<NewTask>),
+    /// A task with its UID, and whether anything follows from it for the Targets that it is for.
+    Task(ObjectKey, String, Arc<NewTask>, FollowUp),
     Version(ObjectKey, CreatedObject, Box<HydratedTargetSpec>),
     TargetFinalizers(ObjectKey, FinalizerSummary, Option<u64>),
-    Status(PutStatus),
+    Status(ObjectKey, PutStatus),
     TaskGone(ObjectKey),
     VersionGone(ObjectKey),
 }
@@ -34,13 +39,32 @@ pub(super) enum Written {
 impl Written {
     /// The status of an object of a kind, with the version that the write made.
     pub fn status<K: PipelineKind>((key, uid): SeenObject, status: K::Status, version: Option<u64>) -> Self {
-        Self::Status(Box::new(move |objects, parts| {
-            let known = K::map_mut(objects).get_mut(&key);
+        let put: PutStatus = Box::new(move |key, objects, parts| {
+            let known = K::map_mut(objects).get_mut(key);
             if let Some(mut object) = known.filter(|known| known.uid == uid) {
                 object.take_in(version, |object| object.status = status);
-                K::Spec::complete(&mut object, &key.namespace, parts);
+                K::Spec::complete_status(&mut object.status, &key.namespace, parts);
             }
-        }))
+            // That of a version may say that its charts are to be deleted, or that those of another Target may be; that of a Target,
+            // that it waits for room.
+            let may_leave = K::STATUS_KIND.is_none();
+            Concerned {
+                leftovers: may_leave.then(|| key.namespace.clone()),
+                ..Concerned::default()
+            }
+        });
+        Self::Status(key, put)
+    }
+
+    /// The namespace of the object.
+    pub fn namespace(&self) -> &str {
+        let (Self::Task(key, ..)
+        | Self::Version(key, ..)
+        | Self::TargetFinalizers(key, ..)
+        | Self::Status(key, _)
+        | Self::TaskGone(key)
+        | Self::VersionGone(key)) = self;
+        &key.namespace
     }
 }
 
@@ -50,34 +74,36 @@ pub(super) struct PipelineWriter {
     pub client: HubClient,
     pub seal_key: Arc<SealKey>,
     pub events: EventRecorder,
+    /// Takes what is written as soon as it is. Each needs an answer of the API server, so no more waits there than workers write while
+    /// the loop decides.
+    pub written: mpsc::UnboundedSender<Written>,
 }
 
 impl PipelineWriter {
+    /// Says what was written. Once the loop has ended, nothing rests on it any more.
+    pub fn say(&self, written: Written) {
+        _ = self.written.send(written);
+    }
+
     /// Writes a status, with its seal if it has one, to the object that was seen and to no other of the name.
     pub async fn write_status<K: PipelineKind>(
         &self,
         seen: &SeenObject,
         status: &K::Status,
-        written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
-        self.write::<K>((seen, None), status, written).await
+        self.write::<K>((seen, None), status).await
     }
 
     /// Writes the status of a version, which the hub alone writes, to the object as it was seen.
-    pub async fn write_version_status(
-        &self,
-        record: &VersionRecord,
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
+    pub async fn write_version_status(&self, record: &VersionRecord) -> Result<(), CallError> {
         let seen = (&record.seen, Some(record.resource_version));
-        self.write::<HydratedTarget>(seen, &record.status, written).await
+        self.write::<HydratedTarget>(seen, &record.status).await
     }
 
     async fn write<K: PipelineKind>(
         &self,
         (seen, resource_version): (&SeenObject, Option<u64>),
         status: &K::Status,
-        written: &mut Vec<Written>,
     ) -> Result<(), CallError> {
         let (key, uid) = seen;
         let mut written_status = status.clone();
@@ -92,36 +118,28 @@ impl PipelineWriter {
             .client
             .write_pipeline_status::<K, _>(K::STATUS_RESOURCE, write);
         let version = writing.await?;
-        written.push(Written::status::<K>(seen.clone(), status.clone(), version));
+        self.say(Written::status::<K>(seen.clone(), status.clone(), version));
         Ok(())
     }
 
     /// Deletes tasks, each if it is still the one that was seen.
-    pub async fn delete_tasks(
-        &self,
-        tasks: &[SeenObject],
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
+    pub async fn delete_tasks(&self, tasks: &[SeenObject]) -> Result<(), CallError> {
         for (key, uid) in tasks {
             self.client
                 .delete_pipeline_object::<RenderTask>("rendertasks", key, uid)
                 .await?;
-            written.push(Written::TaskGone(key.clone()));
+            self.say(Written::TaskGone(key.clone()));
         }
         Ok(())
     }
 
     /// Deletes versions, each if it is still the one that was seen.
-    pub async fn delete_versions(
-        &self,
-        versions: &[SeenObject],
-        written: &mut Vec<Written>,
-    ) -> Result<(), CallError> {
+    pub async fn delete_versions(&self, versions: &[SeenObject]) -> Result<(), CallError> {
         for (key, uid) in versions {
             self.client
                 .delete_pipeline_object::<HydratedTarget>("hydratedtargets", key, uid)
                 .await?;
-            written.push(Written::VersionGone(key.clone()));
+            self.say(Written::VersionGone(key.clone()));
         }
         Ok(())
     }

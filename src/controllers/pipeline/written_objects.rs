@@ -1,14 +1,15 @@
 //! What workers wrote is in the store at once, without waiting for a watch.
 
 use crate::api::labels::{PIPELINE_BOOTSTRAP, pipeline_labels};
-use crate::api::pipeline::HydratedTargetSpec;
+use crate::api::pipeline::HydratedTarget;
 use crate::plan::pipeline::concerned::Concerned;
-use crate::plan::pipeline::decide::NewTask;
+use crate::plan::pipeline::decide::{FollowUp, NewTask};
 use crate::plan::pipeline::names::PipelineSpec as _;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::pipeline::task_state::PipelineTask;
 
-use super::store::PipelineStore;
+use super::kind::PipelineKind as _;
+use super::store::{PipelineStore, TASKS, WatchScope};
 use super::writes::Written;
 
 impl PipelineStore {
@@ -16,23 +17,36 @@ impl PipelineStore {
     pub fn take_in(&mut self, written: Written) -> Concerned {
         let objects = &mut self.objects;
         match written {
-            Written::Task(key, uid, task) => return self.take_in_task(&key, uid, &task),
+            Written::Task(key, uid, task, follow_up) => {
+                let found = self.take_in_task(&key, uid, &task);
+                // To the Targets that share it, a task that is made now was as good as running before.
+                let is_known = follow_up == FollowUp::OnChange;
+                return if is_known { found.without_targets() } else { found };
+            }
             Written::Version(_, made, _) if self.gone.has(&made.uid) => {}
-            Written::Version(key, made, spec) => {
+            Written::Version(key, made, mut spec) => {
+                self.show_made(HydratedTarget::PLURAL, &key);
+                spec.complete(&key.namespace, &mut self.parts);
                 let mut version = PipelineObject::made(made.uid, *spec);
                 version.version = made.version;
                 version.labels = pipeline_labels(PIPELINE_BOOTSTRAP);
-                HydratedTargetSpec::complete(&mut version, &key.namespace, &mut self.parts);
-                if !objects.hydrated_targets.contains_key(&key) {
-                    objects.hydrated_targets.insert(key, version);
+                let namespace = key.namespace.clone();
+                let versions = &mut self.objects.hydrated_targets;
+                if !versions.contains_key(&key) {
+                    versions.insert(key, version);
                 }
+                // It takes room, for which history may have to go.
+                return Concerned {
+                    leftovers: Some(namespace),
+                    ..Concerned::default()
+                };
             }
             Written::TargetFinalizers(key, finalizers, version) => {
                 if let Some(mut target) = objects.targets.get_mut(&key) {
                     target.take_in(version, |target| target.finalizers = finalizers);
                 }
             }
-            Written::Status(put) => put(objects, &mut self.parts),
+            Written::Status(key, put) => return put(&key, objects, &mut self.parts),
             // They go when a watch shows it: a finalizer may keep them, and their name, for a while.
             Written::TaskGone(key) => return self.take_in_deletion(&key),
             Written::VersionGone(key) => {
@@ -45,11 +59,19 @@ impl PipelineStore {
     }
 
     fn take_in_task(&mut self, key: &ObjectKey, uid: String, task: &NewTask) -> Concerned {
-        let tasks = &mut self.objects.tasks;
-        if !tasks.contains_key(key) && !self.gone.has(&uid) {
+        if !self.objects.tasks.contains_key(key) && !self.gone.has(&uid) {
+            self.show_made(TASKS, key);
+            let tasks = &mut self.objects.tasks;
             tasks.insert(key.clone(), PipelineTask::made(uid, &task.spec, &task.spec_hash));
         }
         self.searched_task(key)
+    }
+
+    /// An object that is made while its kind is listed may be younger than the list, which does not show it then.
+    fn show_made(&mut self, plural: &'static str, key: &ObjectKey) {
+        for namespace in [None, Some(key.namespace.as_str().into())] {
+            self.shown.add(&WatchScope { plural, namespace }, key);
+        }
     }
 
     fn take_in_deletion(&mut self, key: &ObjectKey) -> Concerned {
@@ -61,7 +83,7 @@ impl PipelineStore {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use k8s_openapi::jiff::Timestamp;
@@ -70,9 +92,13 @@ mod tests {
 
     use super::super::store::{PipelineChange, TASKS, WatchScope};
     use super::*;
-    use crate::api::pipeline::{HydratedTarget, OmitsOwnNamespace as _, Target, TargetStatus};
+    use crate::api::conditions::{ConditionType, Reason, merge};
+    use crate::api::pipeline::{
+        HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _, Target, TargetStatus,
+    };
     use crate::kubernetes::apply::CreatedObject;
-    use crate::kubernetes::object::SlimObject;
+    use crate::kubernetes::object::{LabelledObject, SlimObject};
+    use crate::plan::pipeline::conditions::Verdict;
     use crate::plan::pipeline::content_hash::content_hash;
     use crate::plan::pipeline::references::ReferenceRules;
     use crate::plan::pipeline::sealed_status::sealed;
@@ -94,7 +120,8 @@ mod tests {
     }
 
     fn watched<O: serde::de::DeserializeOwned>(spec: &Value) -> O {
-        let metadata = json!({"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1});
+        let metadata = json!({"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1,
+            "creationTimestamp": "2026-11-27T12:00:00Z"});
         serde_json::from_str(&json!({"metadata": metadata, "spec": spec}).to_string()).unwrap()
     }
 
@@ -108,11 +135,13 @@ mod tests {
             spec_hash: "hash".to_owned(),
             is_targets_own: true,
         };
-        let written = Written::Task(ObjectKey::new("team", "made"), "uid".to_owned(), Arc::new(task));
+        let key = ObjectKey::new("team", "made");
+        let written = Written::Task(key, "uid".to_owned(), Arc::new(task), FollowUp::OnChange);
         (spec, written)
     }
 
-    fn version() -> (Value, Written) {
+    /// A version that the hub made: its key, its spec, and what a worker says of it.
+    pub(in crate::controllers::pipeline) fn version() -> (ObjectKey, Value, Written) {
         let release = json!({
             "namespace": "team", "name": "shop", "source": {"kind": "Profile", "namespace": "team", "name": "all"},
             "componentVersionRef": {"namespace": "team", "name": "shop"}, "componentVersion": "1", "repository": "r", "version": "1",
@@ -126,13 +155,13 @@ mod tests {
             uid: "uid".to_owned(),
             version: 1,
         };
-        let written = Written::Version(ObjectKey::new("team", "made"), made, typed);
-        (spec, written)
+        let key = ObjectKey::new("team", "made");
+        (key.clone(), spec, Written::Version(key, made, typed))
     }
 
     /// No watch shows it again, so the Target would wait for it for good.
     #[test]
-    fn what_was_deleted_before_its_worker_ended_is_not_taken_in() {
+    fn what_was_deleted_before_it_is_taken_in_is_not() {
         for is_deleted in [true, false] {
             let (mut store, (spec, written)) = (store(), task());
             store.handle_task_event(&scope(TASKS), Event::Apply(watched(&spec)));
@@ -223,6 +252,7 @@ mod tests {
                 ObjectKey::new("team", "made"),
                 "uid".to_owned(),
                 Arc::new(task),
+                FollowUp::OnChange,
             ));
             spec["tag"] = json!(tag);
             let change = store.handle_task_event(&scope(TASKS), shown_task("uid", 1, &spec));
@@ -230,31 +260,94 @@ mod tests {
         }
     }
 
+    /// The event of the version `made`, with this label and these changes in its spec, which is as the hub writes it.
+    fn shown_version(
+        uid: &str,
+        version: u64,
+        (label, changes): (&str, &str),
+        spec: &Value,
+    ) -> Event<LabelledObject> {
+        let labels = json!({"app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/pipeline": label});
+        let metadata = json!({
+            "name": "made", "namespace": "team", "uid": uid, "resourceVersion": version.to_string(), "generation": 1,
+            "labels": labels, "creationTimestamp": "2026-11-27T12:00:00Z",
+        });
+        let mut written: HydratedTargetSpec = serde_json::from_value(spec.clone()).unwrap();
+        changes.clone_into(&mut written.changes);
+        written.leave_out("team");
+        let shown = json!({"metadata": metadata, "spec": written}).to_string();
+        Event::Apply(serde_json::from_str(&shown).unwrap())
+    }
+
     #[test]
     fn a_version_that_the_hub_made_is_no_news_when_a_watch_shows_it() {
-        for (label, is_news) in [("bootstrap", false), ("another", true)] {
-            let (mut store, (spec, written)) = (store(), version());
+        for (label, changes, is_news) in [
+            ("bootstrap", "first version", false),
+            ("another", "first version", true),
+            // What an admission webhook may do.
+            ("bootstrap", "changed", true),
+        ] {
+            let (mut store, (key, spec, written)) = (store(), version());
             store.take_in(written);
-            let made = &store.objects.hydrated_targets[&ObjectKey::new("team", "made")];
-            assert_eq!(made.version, 1, "a status is written to this version");
-            let labels =
-                json!({"app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/pipeline": label});
-            let metadata = json!({
-                "name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1, "labels": labels,
+            let made = &store.objects.hydrated_targets[&key];
+            let status_is_written_to = (made.version, made.generation);
+            assert_eq!(status_is_written_to, (1, 1));
+            for (version, shown, is_news) in [(1, changes, is_news), (2, "once more", false)] {
+                let event = shown_version("uid", version, (label, shown), &spec);
+                let change = store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), event);
+                assert_eq!(change != PipelineChange::Nothing, is_news, "{label} {shown}");
+                // A spec that was shown is not decoded again: it is immutable.
+                let mut whole: HydratedTargetSpec = serde_json::from_value(spec.clone()).unwrap();
+                changes.clone_into(&mut whole.changes);
+                let known = &store.objects.hydrated_targets[&key];
+                assert_eq!((known.version, known.spec.as_ref()), (version, Some(&whole)));
+            }
+        }
+    }
+
+    /// An API server keeps whole seconds, and the hub decides between them.
+    #[test]
+    fn a_status_that_the_hub_wrote_is_no_news_when_a_watch_shows_it() {
+        for (generation, is_news) in [(1, false), (2, true)] {
+            let mut store = store();
+            let spec = json!({"renderRegistryRef": {"name": "main"}});
+            store.handle_event::<Target>(&scope("targets"), Event::Apply(watched(&spec)));
+            let mut status = TargetStatus::default();
+            let ready = Verdict::good(Reason::Ready, "pushed");
+            let decided = Timestamp::new(1_000_000, 400_000_000).unwrap();
+            merge(
+                &mut status.conditions,
+                &[ready.of(ConditionType::Ready)],
+                &[],
+                Some(1),
+                decided,
+            );
+            let seen = (ObjectKey::new("team", "made"), "uid".to_owned());
+            store.take_in(Written::status::<Target>(seen, status.clone(), Some(2)));
+            let shown = json!({
+                "metadata": {"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "2", "generation": generation,
+                    "creationTimestamp": "2026-11-27T12:00:00Z"},
+                "spec": spec, "status": sealed(&seal_key(), "uid", &status),
             });
-            // As it was written.
-            let whole: HydratedTargetSpec = serde_json::from_value(spec).unwrap();
-            let mut written = whole.clone();
-            written.leave_out("team");
-            let shown = json!({"metadata": metadata, "spec": written}).to_string();
-            let event = Event::Apply(serde_json::from_str(&shown).unwrap());
-            let change = store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), event);
-            assert_eq!(change != PipelineChange::Nothing, is_news, "{label}");
-            let known = store
-                .objects
-                .hydrated_targets
-                .get(&ObjectKey::new("team", "made"));
-            assert_eq!(known.unwrap().spec.as_ref(), Some(&whole));
+            let event = Event::Apply(serde_json::from_str(&shown.to_string()).unwrap());
+            let change = store.handle_event::<Target>(&scope("targets"), event);
+            assert_eq!(change != PipelineChange::Nothing, is_news, "{generation}");
+            let known = &store.objects.targets[&ObjectKey::new("team", "made")];
+            assert_eq!((known.version, known.generation), (2, generation));
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_made_concerns_the_targets_that_share_it_where_something_follows() {
+        for (follow_up, is_concerned) in [(FollowUp::OnChange, false), (FollowUp::AtOnce, true)] {
+            let (mut store, (_, written)) = (store(), task());
+            let Written::Task(key, uid, task, _) = written else {
+                unreachable!()
+            };
+            let spec = json!({"renderRegistryRef": {"name": "main"}});
+            store.handle_event::<Target>(&scope("targets"), Event::Apply(watched(&spec)));
+            let found = store.take_in(Written::Task(key, uid, task, follow_up));
+            assert_eq!(!found.targets.is_empty(), is_concerned, "{follow_up:?}");
         }
     }
 
@@ -278,10 +371,75 @@ mod tests {
         assert_eq!(known.unwrap().status, whole);
     }
 
+    /// A list may be older than what was made while it was under way.
+    #[test]
+    fn what_is_made_while_its_kind_is_listed_is_there_once_the_list_ends() {
+        for namespace in [None, Some("team"), Some("other")] {
+            let (mut store, (_, task), (_, _, version)) = (store(), task(), version());
+            let scope = |plural| WatchScope {
+                plural,
+                namespace: namespace.map(Into::into),
+            };
+            store.handle_task_event(&scope(TASKS), Event::Init);
+            store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), Event::Init);
+            store.take_in(task);
+            store.take_in(version);
+            store.handle_task_event(&scope(TASKS), Event::InitDone);
+            store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), Event::InitDone);
+            let objects = &store.objects;
+            assert_eq!((objects.tasks.len(), objects.hydrated_targets.len()), (1, 1));
+        }
+    }
+
+    /// An event may be older than what a worker did.
+    #[test]
+    fn a_deletion_is_not_taken_back() {
+        for (uid, is_deleting) in [("uid", true), ("other", false)] {
+            let (mut store, (spec, task)) = (store(), task());
+            let (key, _, version) = version();
+            store.take_in(task);
+            store.take_in(version);
+            store.take_in(Written::TaskGone(key.clone()));
+            store.take_in(Written::VersionGone(key.clone()));
+            store.handle_task_event(&scope(TASKS), shown_task(uid, 1, &spec));
+            let (_, spec, _) = self::version();
+            let shown = shown_version(uid, 2, ("bootstrap", "first version"), &spec);
+            store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), shown);
+            assert_eq!(store.objects.tasks[&key].deleting, is_deleting, "{uid}");
+            assert_eq!(
+                store.objects.hydrated_targets[&key].deleting, is_deleting,
+                "{uid}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_spec_that_was_shown_is_decoded_again_once_it_may_be_another() {
+        let mut store = store();
+        for (uid, generation, class, expected) in [
+            ("uid", 1, "first", "first"),
+            ("uid", 1, "unseen", "first"),
+            ("uid", 2, "second", "second"),
+            ("other", 2, "third", "third"),
+        ] {
+            let object = json!({
+                "metadata": {"name": "made", "namespace": "team", "uid": uid, "generation": generation,
+                    "creationTimestamp": "2026-11-27T12:00:00Z", "labels": {"class": class}},
+                "spec": {"renderRegistryRef": {"name": "main"}, "rendererClassName": class},
+            });
+            let event = Event::Apply(serde_json::from_str(&object.to_string()).unwrap());
+            store.handle_event::<Target>(&scope("targets"), event);
+            let known = &store.objects.targets[&ObjectKey::new("team", "made")];
+            let spec = known.spec.as_ref().unwrap();
+            assert_eq!(spec.renderer_class_name.as_deref(), Some(expected));
+            assert_eq!(known.labels["class"], class);
+        }
+    }
+
     #[test]
     fn the_same_holds_for_a_version() {
         for is_deleted in [true, false] {
-            let (mut store, (spec, written)) = (store(), version());
+            let (mut store, (_, spec, written)) = (store(), version());
             let scope = scope("hydratedtargets");
             store.handle_event::<HydratedTarget>(&scope, Event::Apply(watched(&spec)));
             if is_deleted {

@@ -13,21 +13,37 @@ use crate::api::names::hex;
 #[must_use]
 pub fn content_hash(value: &impl Serialize) -> String {
     let json = serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec());
-    hex(&Sha256::digest(KeySorter::sorted(&json)))
+    text_hash(&json)
 }
 
-/// Sorts the keys of a JSON text that `serde_json` wrote: as by way of its `Value`, at a tenth of the allocations, which a decision
+/// The same of a value by its JSON text, if that is written as `serde_json` writes it, whatever the order of its keys. Of a text that is
+/// written otherwise, it is another hash.
+#[must_use]
+pub fn text_hash(json: &[u8]) -> String {
+    hex(&Sha256::digest(KeySorter::sorted(json)))
+}
+
+/// Deepest value of which the keys are sorted: deeper than `serde_json` decodes what the hub hashes, and no deeper than a stack is.
+const DEEPEST: usize = 256;
+
+/// Sorts the keys of a JSON text, as `serde_json` writes one: as by way of its `Value`, at a tenth of the allocations, which a decision
 /// about a Target has several times.
 struct KeySorter<'t> {
     text: &'t [u8],
     at: usize,
+    depth: usize,
     out: Vec<u8>,
 }
 
 impl<'t> KeySorter<'t> {
     fn sorted(text: &'t [u8]) -> Vec<u8> {
         let out = Vec::with_capacity(text.len());
-        let mut sorter = Self { text, at: 0, out };
+        let mut sorter = Self {
+            text,
+            at: 0,
+            depth: 0,
+            out,
+        };
         sorter.value();
         sorter.out
     }
@@ -48,12 +64,16 @@ impl<'t> KeySorter<'t> {
     }
 
     fn value(&mut self) {
+        self.depth += 1;
         match self.peek() {
+            // Nothing is read after it.
+            _ if self.depth > DEEPEST => self.at = self.text.len(),
             b'{' => self.object(),
             b'[' => self.array(),
             b'"' => _ = self.string(),
             _ => self.scalar(),
         }
+        self.depth -= 1;
     }
 
     /// Copies a string; returns it without its quotes, as it is written.
@@ -218,6 +238,32 @@ mod tests {
         #[test]
         fn keys_are_sorted_as_a_value_sorts_them(part in part()) {
             is_sorted(&part);
+            let text = serde_json::to_vec(&part).unwrap();
+            prop_assert_eq!(text_hash(&text), content_hash(&serde_json::to_value(&part).unwrap()));
+        }
+
+        /// An API server may write an object in another way.
+        #[test]
+        fn a_text_that_is_written_otherwise_has_another_hash(part in part()) {
+            let (text, spaced) = (serde_json::to_vec(&part).unwrap(), serde_json::to_vec_pretty(&part).unwrap());
+            prop_assert_eq!(text == spaced, text_hash(&text) == text_hash(&spaced));
+        }
+
+        #[test]
+        fn every_text_has_a_hash(text in "[\\[\\]{}\",:\\\\ 0a]{0,40}") {
+            prop_assert_eq!(text_hash(text.as_bytes()).len(), 64);
+        }
+    }
+
+    /// No stack is as deep as a text may be.
+    #[test]
+    fn what_is_too_deep_has_a_hash_that_no_value_has() {
+        let deep = |depth: usize| format!("{}0{}", "[".repeat(depth), "]".repeat(depth));
+        let of_text = |text: &str| hex(&Sha256::digest(text));
+        let most = deep(DEEPEST - 1);
+        assert_eq!(text_hash(most.as_bytes()), of_text(&most));
+        for text in [deep(DEEPEST), deep(1_000_000), "{\"a\":".repeat(1_000_000)] {
+            assert_ne!(text_hash(text.as_bytes()), of_text(&text));
         }
     }
 

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::api::pipeline::{
     HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, ReleaseSourceKind,
 };
+use crate::api::time::next_whole_second;
 
 use super::object::ObjectKey;
 use super::objects::PipelineObjects;
@@ -57,7 +58,7 @@ pub(super) fn kept<'o>(
 /// Since when the selector of a Release does not match; `None` once that is long enough.
 fn unmatched_since(leaving: &[LeavingRelease], unique_name: &str, now: Timestamp) -> Option<Timestamp> {
     let known = leaving.iter().find(|known| known.unique_name == unique_name);
-    let since = known.map_or(now, |known| known.since.0);
+    let since = known.map_or_else(|| next_whole_second(now), |known| known.since.0);
     (now.duration_since(since) < LEAVES_AFTER).then_some(since)
 }
 

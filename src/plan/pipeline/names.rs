@@ -24,9 +24,12 @@ pub trait PipelineSpec<T>: Sized + Serialize {
     /// Everything that an object of the kind names.
     fn named(object: &PipelineObject<Self, T>, key: &ObjectKey) -> Vec<NamedObject>;
 
-    /// Fills in what is left out of an object of this namespace, and lets it have what it has in common with others from among what is
-    /// known.
-    fn complete(_object: &mut PipelineObject<Self, T>, _own: &str, _parts: &mut SharedParts) {}
+    /// Fills in what is left out of the spec of an object of this namespace, and lets it have what it has in common with others from
+    /// among what is known.
+    fn complete(&mut self, _own: &str, _parts: &mut SharedParts) {}
+
+    /// The same for a status.
+    fn complete_status(_status: &mut T, _own: &str, _parts: &mut SharedParts) {}
 
     /// Its values that have no schema.
     fn free_form(&self) -> impl Iterator<Item = &Value> {
@@ -62,9 +65,9 @@ impl PipelineSpec<TargetStatus> for TargetSpec {
         registry.into_iter().chain(foreign(sources, key)).collect()
     }
 
-    fn complete(object: &mut PipelineObject<Self, TargetStatus>, own: &str, parts: &mut SharedParts) {
-        object.status.fill_in(own);
-        parts.share_listed(object.status.releases.iter_mut());
+    fn complete_status(status: &mut TargetStatus, own: &str, parts: &mut SharedParts) {
+        status.fill_in(own);
+        parts.share_listed(status.releases.iter_mut());
     }
 
     fn free_form(&self) -> impl Iterator<Item = &Value> {
@@ -174,11 +177,9 @@ impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
         names
     }
 
-    fn complete(object: &mut PipelineObject<Self, HydratedTargetStatus>, own: &str, parts: &mut SharedParts) {
-        if let Some(spec) = &mut object.spec {
-            spec.fill_in(own);
-            parts.share_hydrated(spec.releases.values_mut());
-        }
+    fn complete(&mut self, own: &str, parts: &mut SharedParts) {
+        self.fill_in(own);
+        parts.share_hydrated(self.releases.values_mut());
     }
 
     fn free_form(&self) -> impl Iterator<Item = &Value> {

@@ -48,7 +48,7 @@ pub struct PipelineObject<S, T = ()> {
     pub version: u64,
     /// Generation of the spec.
     pub generation: i64,
-    /// When it was made.
+    /// When it was made; the Unix epoch until a watch has shown it.
     pub created: Timestamp,
     /// Whether its deletion was requested, also where no watch has shown it yet.
     pub deleting: bool,
@@ -75,12 +75,13 @@ pub enum ObjectDifference {
     Content,
 }
 
-impl<S, T: PartialEq> PipelineObject<S, T> {
-    /// How the object differs from an earlier state. A spec differs exactly where its generation does.
+impl<S: PartialEq, T: PartialEq> PipelineObject<S, T> {
+    /// How the object differs from an earlier state. A spec that a watch showed differs exactly where its generation does.
     #[must_use]
     pub fn difference(&self, earlier: &Self) -> ObjectDifference {
         let is_same = self.uid == earlier.uid
             && self.generation == earlier.generation
+            && (earlier.is_shown() || self.spec == earlier.spec)
             && self.deleting == earlier.deleting
             && self.deleted_at == earlier.deleted_at
             && self.finalizers == earlier.finalizers
@@ -114,6 +115,19 @@ impl<S, T: Default> PipelineObject<S, T> {
 }
 
 impl<S, T> PipelineObject<S, T> {
+    /// Whether a watch has shown the object: one that the hub made just now may be another than the hub wrote, where an admission
+    /// webhook changed it.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.created != Timestamp::UNIX_EPOCH
+    }
+
+    /// Takes in what a watch shows of the object that is no [difference](ObjectDifference::None).
+    pub fn show(&mut self, shown: &Self) {
+        self.version = shown.version;
+        self.created = shown.created;
+    }
+
     /// Takes in what the hub wrote to the object, with the version that the write made. A watch may have shown a newer one by now,
     /// which holds that write already.
     pub fn take_in(&mut self, written: Option<u64>, change: impl FnOnce(&mut Self)) {

@@ -211,6 +211,15 @@ impl<V: NamesOthers> IndexedMap<V> {
     }
 }
 
+impl<S, T> IndexedMap<PipelineObject<S, T>> {
+    /// Takes in an object that does not differ from what is known of it, which names and takes what it did.
+    pub fn show(&mut self, key: &ObjectKey, shown: &PipelineObject<S, T>) {
+        if let Some(known) = self.objects.get_mut(key) {
+            known.show(shown);
+        }
+    }
+}
+
 impl<V: NamesOthers> FromIterator<(ObjectKey, V)> for IndexedMap<V> {
     fn from_iter<I: IntoIterator<Item = (ObjectKey, V)>>(objects: I) -> Self {
         let mut map = Self::default();

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::RenderClusterStatus;
 use crate::api::conditions::{self, ConditionType, DesiredCondition, Reason, find_condition};
+use crate::api::time::whole_seconds;
 
 use super::health::{self, ConnectionHealth, ConnectionPhase};
 use super::kubeconfig_fault::{KubeconfigFault, KubeconfigFlaw};
@@ -114,7 +115,7 @@ pub fn next(old: &RenderClusterStatus, facts: &ClusterFacts<'_>, now: Timestamp)
     let is_past = next
         .next_connection_attempt
         .as_ref()
-        .is_some_and(|at| at.0 < seconds(now).0);
+        .is_some_and(|at| at.0 < whole_seconds(now).0);
     if is_past && next != *old {
         return with_attempts(old, facts, None, now);
     }
@@ -146,7 +147,7 @@ fn with_attempts(
     if let Some(probe) = health.and_then(|health| health.last_probe)
         && (next != *old || is_stale(old.last_probe_time.as_ref(), probe))
     {
-        next.last_probe_time = Some(seconds(probe));
+        next.last_probe_time = Some(whole_seconds(probe));
     }
     next
 }
@@ -160,7 +161,7 @@ fn set_condition(
 ) {
     let current = || {
         let (made, next) = facts.state.attempts()?;
-        Some((made, seconds(next.map_or(now, |next| next.max(now)))))
+        Some((made, whole_seconds(next.map_or(now, |next| next.max(now)))))
     };
     let attempts = announced.or_else(current);
     let wanted = wanted(facts, attempts.as_ref());
@@ -224,11 +225,6 @@ fn connected(status: &RenderClusterStatus) -> Option<&Condition> {
 
 fn is_stale(written: Option<&Time>, probe: Timestamp) -> bool {
     written.is_none_or(|written| probe.duration_since(written.0).unsigned_abs() >= STALE)
-}
-
-/// Cuts a time to the second, as the API server does, so that a status that is read equals the written one.
-fn seconds(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 fn limited(number: impl TryInto<i32>) -> i32 {

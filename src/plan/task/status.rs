@@ -1,10 +1,10 @@
 //! The statuses that the hub writes in each phase of a task.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason, merge};
 use crate::api::termination::{self, Termination};
+use crate::api::time::whole_seconds;
 use crate::api::{FailurePhase, RenderTaskStatus, TaskFailure, TaskObjectReference};
 
 use super::advice::advice;
@@ -50,7 +50,7 @@ pub fn scheduled(task: &Task, started: StartedJob, now: Timestamp) -> RenderTask
     ));
     status.config_secret_ref = Some(object_ref("v1", "Secret", &started, started.secret_uid.clone()));
     status.chart_url = started.chart_url;
-    status.start_time = status.start_time.or(Some(Time(started.since)));
+    status.start_time = status.start_time.or(Some(whole_seconds(started.since)));
     status
 }
 
@@ -113,7 +113,7 @@ pub fn succeeded(
         .and_then(|m| m.digest.as_ref())
         .map(ToString::to_string);
     status.attempts = Some(job.attempts.max(1));
-    status.completion_time = Some(Time(ended));
+    status.completion_time = Some(whole_seconds(ended));
     status
 }
 
@@ -240,7 +240,7 @@ fn ended_badly(
         DesiredCondition::new(ConditionType::Stalled, true, reason, message),
     ];
     let mut status = after_last_write(task, &wanted, &[ConditionType::JobSucceeded], now);
-    status.completion_time = Some(Time(ended));
+    status.completion_time = Some(whole_seconds(ended));
     status
 }
 

@@ -24,8 +24,8 @@ pub struct Concerned {
     pub targets: BTreeSet<ObjectKey>,
     /// Objects whose status may be another.
     pub statuses: BTreeSet<StatusObject>,
-    /// The namespace of a task that Targets share.
-    pub shared_tasks: Option<String>,
+    /// A namespace in which a task that Targets share may be needed no more, or something of a version is to go.
+    pub leftovers: Option<String>,
     /// A task that ran, and whose chart is pushed now.
     pub pushed: Option<ObjectKey>,
 }

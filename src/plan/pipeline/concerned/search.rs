@@ -163,7 +163,7 @@ impl<'o> ConcernSearch<'o> {
             None => self.all(&key.namespace),
             Some(owner) if owner.kind == NamedKind::Target => self.found.own(owner.key),
             Some(owner) => {
-                self.found.shared_tasks = Some(key.namespace.clone());
+                self.found.leftovers = Some(key.namespace.clone());
                 let mut sharing = Concerned::default();
                 ConcernSearch::new(self.objects, self.rules, &mut sharing).release(&owner.key);
                 let own = sharing.targets.into_iter();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -14,6 +13,7 @@ use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{
     HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, TargetRelease,
 };
+use crate::api::time::whole_seconds;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
 use crate::plan::pipeline::destination::RenderDestination;
 use crate::plan::pipeline::kept::{LEAVES_AFTER, is_same_profile, profile_data};
@@ -140,7 +140,7 @@ impl<'o> Draft<'o> {
         if leaving.iter().all(|known| known.unique_name != unique_name) {
             leaving.push(LeavingRelease {
                 unique_name: unique_name.to_owned(),
-                since: Time(since),
+                since: whole_seconds(since),
             });
         }
     }

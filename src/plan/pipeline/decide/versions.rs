@@ -1,6 +1,5 @@
 //! The versions of a Target: a new one where the content is new, the chart of the newest one, and the end of old ones.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::decision::{TargetInput, VersionRecord};
@@ -9,6 +8,7 @@ use super::releases::BundledReleases;
 use crate::api::RegistryKind;
 use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedRegistry, HydratedTargetSpec, HydratedTargetStatus, RenderRegistryKind};
+use crate::api::time::whole_seconds;
 use crate::plan::pipeline::chart::{
     bootstrap_chart, bootstrap_number, bootstrap_repository, bootstrap_tag, bootstrap_task_prefix,
 };
@@ -271,7 +271,7 @@ fn failed(number: i64, reason: Reason, is_final: bool) -> Verdict {
 fn pushed_status(version: &StoredVersion, digest: Option<&str>, at: Timestamp) -> HydratedTargetStatus {
     let mut status = version.status.clone();
     status.digest = digest.map(str::to_owned);
-    status.pushed_at = Some(Time(at));
+    status.pushed_at = Some(whole_seconds(at));
     status.observed_generation = Some(version.generation);
     let ready = Verdict::good(Reason::Ready, "the chart is pushed");
     set_ready(&mut status.conditions, ready, version.generation, at);

@@ -1,9 +1,9 @@
 //! When a version is not kept any more, and how often the deletion of its charts is tried.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::pipeline::{HydratedTargetStatus, PruneFailure, PruneProgress};
+use crate::api::time::whole_seconds;
 use crate::plan::pipeline::history::{StoredVersion, is_kept, is_pushed};
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
@@ -34,7 +34,7 @@ pub fn retire(version: &StoredVersion, account: Option<&str>, is_pruned: bool, n
         return Retirement::Delete;
     }
     let progress = PruneProgress {
-        since: Time(now),
+        since: whole_seconds(now),
         service_account_name: account.map(str::to_owned),
         attempts: 0,
         failure: None,
@@ -66,9 +66,10 @@ pub fn orphaned<'o>(
     let mut found = OrphanedVersions::default();
     let kept = within(&objects.hydrated_targets, namespace).filter(|(_, version)| is_kept(version));
     for (key, version) in kept.filter(|(_, version)| has_no_target(namespace, version, objects)) {
-        let due = version.created.saturating_add(ORPHANED_AFTER).unwrap_or(now);
-        // One that was made just now has no time yet.
-        if version.created == Timestamp::UNIX_EPOCH || due > now {
+        // One that no watch has shown was made just now.
+        let made = if version.is_shown() { version.created } else { now };
+        let due = made.saturating_add(ORPHANED_AFTER).unwrap_or(now);
+        if due > now {
             found.look_again = Some(found.look_again.map_or(due, |known| known.min(due)));
         } else {
             found.versions.push((key, version));
@@ -112,7 +113,7 @@ pub fn after_failure(
     Some(PruneProgress {
         attempts,
         failure: Some(failure),
-        next_attempt: Some(Time(now.saturating_add(wait).unwrap_or(now))),
+        next_attempt: Some(whole_seconds(now.saturating_add(wait).unwrap_or(now))),
         ..progress.clone()
     })
 }

@@ -75,7 +75,7 @@ struct TargetFacts<'o> {
     secrets: PullSecrets<'o>,
     /// What its versions hold, the newest first, up to the newest that is pushed.
     chain: Vec<&'o BTreeMap<String, Arc<HydratedRelease>>>,
-    /// Number of the newest, where a watch showed it.
+    /// Number of the newest, where one is known.
     newest: Option<i64>,
     is_newest_pushed: bool,
     is_last_pushed: bool,

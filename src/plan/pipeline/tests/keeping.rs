@@ -52,7 +52,7 @@ fn the_data_of_a_profile_stays_as_long_as_what_it_put_there() {
     world.settle("edge");
     world.step("edge");
     assert_eq!(userdata(&world), north, "the minute begins when it is seen");
-    world.now += LEAVES_AFTER.as_secs();
+    world.now += LEAVES_AFTER.as_secs() + 1;
     world.settle("edge");
     assert_eq!((userdata(&world), world.bundled("edge").len()), (None, 1));
 }

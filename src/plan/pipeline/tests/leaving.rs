@@ -27,7 +27,8 @@ fn what_has_to_leave_leaves_with_the_next_version_however_long_another_chart_hol
         world.relabel("edge", "two");
         world.now = 100;
         world.settle("edge");
-        let since = vec![("a".to_owned(), at(100).as_second())];
+        // The next whole second.
+        let since = vec![("a".to_owned(), at(101).as_second())];
         assert_eq!(leaving(&world), since);
         world.release("c", "c", &json!({}), json!({}));
         world.bind("edge", "c");
