@@ -28,6 +28,7 @@ mod store;
 mod wakes;
 mod watches;
 mod work;
+mod work_rounds;
 mod writes;
 mod written_objects;
 

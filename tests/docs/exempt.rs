@@ -57,6 +57,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "controllers/pipeline/controller.rs IDLE",
         "controllers/pipeline/progress.rs PROGRESS_STATUS",
         "controllers/pipeline/retries.rs ROUNDS",
+        "controllers/pipeline/work_rounds.rs QUIET",
         "plan/pipeline/kept.rs LEAVES_AFTER",
         "plan/queue/backoff.rs CHART::base",
         "plan/queue/backoff.rs CHART::cap",

@@ -33,11 +33,11 @@ use super::debug_log::{log_decision, span_of};
 use super::namespace_status::NamespaceWork;
 use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
-use super::retries::WorkRounds;
 use super::rollouts::RolloutState;
 use super::store::{PipelineChange, PipelineStore};
 use super::watches::{PipelineWatchEvent, watch_all};
 use super::work::{PipelineKey, TargetWork, WorkOutcome};
+use super::work_rounds::WorkRounds;
 use super::writes::{PipelineWriter, Written};
 
 /// Workers: an API server is saturated at about eight writes in flight.

@@ -1,6 +1,6 @@
 //! When a key is looked at again after its worker ended.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::base::metrics::ErrorLabels;
 use crate::kubernetes::apply::CallError;
@@ -9,28 +9,10 @@ use crate::plan::pipeline::object::ObjectKey;
 
 use super::controller::PipelineController;
 use super::work::PipelineKey;
+use super::work_rounds::WorkRounds;
 
 /// Passes in a row in which a key may be worked on without a pause; what is made for a Target takes five.
 const ROUNDS: u32 = 16;
-/// Time between two passes after which they are not in a row: longer than the longest back-off.
-const QUIET: Duration = Duration::from_secs(600);
-
-/// Passes in a row in which a key was worked on, and when the last one ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WorkRounds {
-    count: u32,
-    last: Instant,
-}
-
-impl WorkRounds {
-    /// Counts a pass that ended.
-    fn count(rounds: Option<Self>, now: Instant) -> Self {
-        let in_a_row = rounds.filter(|rounds| now.duration_since(rounds.last) < QUIET);
-        let count = in_a_row.map_or(0, |rounds| rounds.count).saturating_add(1);
-        Self { count, last: now }
-    }
-}
-
 impl PipelineController {
     /// Looks once more, unless nothing follows from what was written. Each pass brings its key nearer to rest, so one that is
     /// worked on over and over has found another writer against it, and is slowed down.
@@ -92,21 +74,5 @@ impl PipelineController {
             stage,
             "a write of the pipeline failed; it is tried again"
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_are_in_a_row_until_nothing_was_done_for_ten_minutes() {
-        let (mut now, mut rounds) = (Instant::now(), None);
-        for (pause, count) in [(0, 1), (1, 2), (599, 3), (600, 1), (300, 2)] {
-            now += Duration::from_secs(pause);
-            let counted = WorkRounds::count(rounds, now);
-            assert_eq!(counted.count, count, "after {pause} s");
-            rounds = Some(counted);
-        }
     }
 }
