@@ -406,6 +406,7 @@ mod tests {
     use crate::kubernetes::events::EventRecorder;
     use crate::kubernetes::write_fence;
     use crate::plan::pipeline::decide::FollowUp;
+    use crate::plan::pipeline::kept_bytes::OBJECTS_OF_NAMESPACE;
     use crate::plan::pipeline::sealed_status::sealed;
     use crate::plan::platform::tenancy::TenancyPolicy;
     use crate::plan::task::status_seal::KEY_BYTES;
@@ -552,6 +553,25 @@ mod tests {
             controller.queue.done(&namespace);
             let in_line = controller.prunes.take(Instant::now());
             assert_eq!(in_line, prune.map(|_| key.clone()));
+        }
+    }
+
+    /// No event of the status is news, so the room that it takes is seen with it.
+    #[tokio::test]
+    async fn a_namespace_that_the_hubs_own_statuses_fill_is_known_as_such() {
+        for (bytes, is_overfull) in [(1, false), (OBJECTS_OF_NAMESPACE, true)] {
+            let mut controller = controller();
+            controller.handle_watch_event(shown("edge", 1, &json!({})));
+            let status = TargetStatus {
+                chart_url: Some("x".repeat(bytes)),
+                ..TargetStatus::default()
+            };
+            let seen = (key(), "uid".to_owned());
+            controller
+                .writer
+                .say(Written::status::<Target>(seen, status, Some(2)));
+            controller.take_in_writes();
+            assert_eq!(controller.settings.rules.overfull.contains("team"), is_overfull);
         }
     }
 
