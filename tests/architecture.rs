@@ -68,7 +68,7 @@ const MODULES: &[Module] = &[
     module("plan::queue::workqueue", Pure, &["api::names", "plan::queue::backoff", "plan::queue::workqueue"], "an order of keys, with their delays"),
     // The hub's own API server, and the form in which it carries a task.
     module("kubernetes", Io, &[], "it declares what is below and does nothing"),
-    module("kubernetes::object", Pure, &["api", "plan"], "between what a server sends and what a plan reads"),
+    module("kubernetes::object", Pure, &["api", "plan", "kubernetes::object"], "between what a server sends and what a plan reads"),
     module("kubernetes::apply", Io, &["api", "plan", "base::metrics", "kubernetes::object", "kubernetes::write_fence", "kubernetes::apply"],
         "performs what a plan says, and counts it"),
     module("kubernetes::events", Io, &["api", "kubernetes::write_fence", "plan", "base::metrics"], "tells what a plan decided"),
@@ -77,7 +77,7 @@ const MODULES: &[Module] = &[
         "writes the claim that a plan says, and knows nothing of tasks"),
     module("kubernetes::preflight", Io, &["api", "base::metrics", "plan", "kubernetes::preflight"], "asks for the facts that a plan judges"),
     module("kubernetes::pod_results", Io, &["api::names", "plan"], "keeps the last words of pods in the words of a plan"),
-    module("kubernetes::watch", Io, &["api", "kubernetes::pod_results", "plan", "base::metrics", "kubernetes::object", "kubernetes::apply::TransportStage", "kubernetes::apply::FetchedJob",
+    module("kubernetes::watch", Io, &["api", "kubernetes::pod_results", "plan", "base::metrics", "kubernetes::object", "kubernetes::apply::TransportStage",
         "kubernetes::watch"],
         "turns what a server says into what a plan reads"),
     module("kubernetes::tenant", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::write_fence", "kubernetes::tenant"],

@@ -4,8 +4,6 @@
 
 mod client;
 mod error;
-mod get;
-pub(crate) mod lean;
 mod ledger;
 mod list;
 mod objects;
@@ -19,7 +17,6 @@ mod write_request;
 
 pub use client::HubClient;
 pub use error::{CallError, CreateError};
-pub use get::FetchedJob;
 pub(crate) use list::{LeanPage, PAGE as LIST_PAGE};
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
 pub use objects::TaskObjectClient;

@@ -1,4 +1,7 @@
-//! Objects of renderhub's kinds on the wire, also those that the schema should not admit.
+//! Objects on the wire, also those that a schema should not admit, and those of a cluster that need not be well-behaved.
+
+pub(crate) mod lean;
+mod lean_objects;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,6 +25,9 @@ use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::model::{DecodedSpec, Task};
 use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
+
+pub use lean_objects::FetchedJob;
+pub(in crate::kubernetes) use lean_objects::{LeanObject, LeanPods, PODS};
 
 /// The kinds of tasks as resources.
 #[must_use]

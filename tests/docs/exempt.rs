@@ -138,9 +138,9 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
     ("The same as a bound that has a row, under the name that a trait gives it or as where it begins.", &[
         "plan/pipeline/shared_parts.rs Parts::limit",
         "kubernetes/watch/decoded_specs.rs DecodedSpecs::limit",
-        "kubernetes/apply/lean.rs MOST",
+        "kubernetes/object/lean.rs MOST",
         "kubernetes/apply/list.rs MOST",
-        "kubernetes/apply/get.rs MOST",
+        "kubernetes/object/lean_objects.rs MOST",
         "controllers/tasks/interned.rs Interned::sweep_at",
     ]),
     ("The ends of the buckets of a histogram, whose number is fixed.", &[

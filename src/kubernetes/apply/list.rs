@@ -8,14 +8,14 @@ use serde::Deserialize;
 
 use crate::api::labels::{all_objects, others_objects, own_pull_copies};
 use crate::api::names::is_uid;
+use crate::kubernetes::object::LeanObject;
+use crate::kubernetes::object::lean::{BoundedItem, BoundedList, ShortText};
 use crate::plan::pull_secrets::copy::PullCopyId;
 use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::job_state::CompletionHint;
 
 use super::client::HubClient;
 use super::error::CallError;
-use super::get::LeanObject;
-use super::lean::{BoundedItem, BoundedList, ShortText};
 use super::objects::TaskObjectClient;
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
@@ -208,9 +208,9 @@ impl HubClient {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::lean::{TEXT_MAX, URL_MAX};
     use super::*;
     use crate::api::labels::{CHART_URL, HUB_ID, TASK_UID};
+    use crate::kubernetes::object::lean::{TEXT_MAX, URL_MAX};
 
     fn page(items: &Value, next: &str) -> Option<(Vec<ListedObject>, Option<String>)> {
         let page = json!({"metadata": {"resourceVersion": "7", "continue": next}, "items": items});

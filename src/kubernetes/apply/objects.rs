@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID, objects_of};
 use crate::api::names::{HubId, TaskUid};
 use crate::base::metrics::Metrics;
+use crate::kubernetes::object::{FetchedJob, LeanObject, LeanPods, PODS};
 use crate::plan::task::CreatePermission;
 
 use super::error::{CallError, CreateError, found, gone};
-use super::get::{FetchedJob, LeanObject, LeanPods, PODS};
 use super::response::{create, delete, manager};
 use super::transport::{ApiTransport, ResponseLimit, log_call};
 use super::transport_stage::TransportStage;

@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::api::labels::{GROUP, TARGET_FINALIZER, TARGET_SEAL, VERSION, pipeline_labels};
 use crate::api::pipeline::Target;
+use crate::kubernetes::object::LeanObject;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 use super::client::HubClient;
 use super::error::{CallError, done, found, in_place};
-use super::get::LeanObject;
 use super::response::{WriteResponse, create, delete, manager};
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;

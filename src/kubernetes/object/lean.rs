@@ -31,13 +31,15 @@ const ANNOTATIONS: [&str; 6] = [
     CHART_URL,
 ];
 /// Longest name, UID, version, label or annotation that is kept: that of a DNS subdomain.
-pub(super) const TEXT_MAX: usize = 253;
+pub(in crate::kubernetes) const TEXT_MAX: usize = 253;
 /// Longest place of a chart that is kept.
-pub(super) const URL_MAX: usize = 2_048;
+pub(in crate::kubernetes) const URL_MAX: usize = 2_048;
 
 /// A text, or nothing where it is longer than is kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ShortText<const MAX: usize = TEXT_MAX>(pub(super) Option<String>);
+pub(in crate::kubernetes) struct ShortText<const MAX: usize = TEXT_MAX>(
+    pub(in crate::kubernetes) Option<String>,
+);
 
 impl<'de, const MAX: usize> Deserialize<'de> for ShortText<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -69,7 +71,7 @@ impl Visitor<'_> for BoundedTextVisitor {
 }
 
 /// What a list may keep of its items.
-pub(super) trait BoundedItem {
+pub(in crate::kubernetes) trait BoundedItem {
     /// Most items that are kept.
     const MOST: usize;
 
@@ -81,10 +83,10 @@ pub(super) trait BoundedItem {
 
 /// The first items of a list that are used.
 #[derive(Debug)]
-pub(super) struct BoundedList<T> {
-    pub(super) kept: Vec<T>,
+pub(in crate::kubernetes) struct BoundedList<T> {
+    pub(in crate::kubernetes) kept: Vec<T>,
     /// Whether there are items besides those that were read.
-    pub(super) is_cut: bool,
+    pub(in crate::kubernetes) is_cut: bool,
 }
 
 impl<T> Default for BoundedList<T> {

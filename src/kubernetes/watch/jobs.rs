@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::api::labels::own_objects;
 use crate::api::names::HubId;
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::FetchedJob;
+use crate::kubernetes::object::FetchedJob;
 use crate::kubernetes::pod_results::PodResults;
 use crate::plan::task::job_state::{self, CompletionHint, JobProgress};
 

@@ -4,7 +4,7 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 
 use crate::api::names::{HubId, is_uid, unhex};
-use crate::kubernetes::apply::lean::LeanMetadata;
+use crate::kubernetes::object::lean::LeanMetadata;
 use crate::kubernetes::watch::{JobMetadata, job_metadata};
 use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::job_state::CompletionHint;

@@ -12,7 +12,7 @@ use kube::core::Request;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use renderhub::api::labels::HUB_ID;
-use renderhub::kubernetes::apply::FetchedJob;
+use renderhub::kubernetes::object::FetchedJob;
 use serde_json::json;
 
 use crate::options::Part;
