@@ -300,6 +300,8 @@ fn finish(kind: &mut JSONSchemaProps) {
             node.pattern = None;
             node.x_kubernetes_validations = None;
         });
+        // The hub writes it whole: the API server need not say of each field that it is the hub's.
+        status.x_kubernetes_map_type = Some("atomic".to_owned());
     }
     let Some(spec) = kind.properties.as_mut().and_then(|p| p.get_mut("spec")) else {
         return;

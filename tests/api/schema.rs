@@ -248,6 +248,11 @@ fn the_texts_of_a_status_are_matched_unless_it_has_a_seal() {
             !node.schema["pattern"].is_null() || !node.schema["x-kubernetes-validations"].is_null()
         };
         let is_sealed = !status["properties"]["seal"].is_null();
+        let is_one_unit = status["x-kubernetes-map-type"] == "atomic";
+        assert_eq!(
+            is_one_unit, is_sealed,
+            "{kind}: the hub alone writes it, and whole"
+        );
         assert_eq!(nodes(status).iter().any(is_matched), !is_sealed, "{kind}");
         sealed.extend(is_sealed.then_some(kind));
     }

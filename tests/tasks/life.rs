@@ -8,7 +8,7 @@ use renderhub::api::RenderTask;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded, Ready, Stalled};
 use renderhub_harness::finish::{self, Exit};
 use renderhub_harness::wait_for;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{DIGEST, LIMIT, Stage, has, job_name_of};
 
 /// Whether any status of the task's whole life had the condition.
@@ -18,6 +18,17 @@ async fn ever(stage: &Stage, task: &RenderTask, type_: &str) -> Result<bool> {
         .iter()
         .flat_map(|s| &s.conditions)
         .any(|c| c.type_ == type_ && c.status == "True"))
+}
+
+/// The fields of the status that the API server counts as the hub's.
+async fn status_fields(stage: &Stage, task: &RenderTask) -> Result<Value> {
+    let metadata = stage.tasks().get(&task.name_any()).await?.metadata;
+    let managers = metadata.managed_fields.unwrap_or_default();
+    let of_status = managers
+        .into_iter()
+        .find(|manager| manager.subresource.as_deref() == Some("status"));
+    let fields = of_status.and_then(|manager| manager.fields_v1);
+    Ok(fields.context("the hub wrote no status")?.0)
 }
 
 /// Holds: D3.
@@ -42,6 +53,11 @@ async fn a_task_becomes_a_chart_and_leaves_nothing() -> Result<()> {
     assert!(done.start_time.is_some() && done.completion_time.is_some() && done.failure.is_none());
     stage.cleared(&task).await?;
     assert!(!ever(&stage, &task, "JobFailed").await?);
+    assert_eq!(
+        status_fields(&stage, &task).await?,
+        json!({"f:status": {}}),
+        "one unit"
+    );
     stage.delete(&task).await?;
     stage.passed();
     Ok(())
