@@ -89,7 +89,7 @@ const MODULES: &[Module] = &[
         "performs what a plan says of pull Secrets, each write with the object that it is meant for"),
     module("kubernetes::watch_client", Io, &[], "it carries reads, and knows nothing of what is read"),
     // Other clusters.
-    module("remote", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::write_fence", "kubernetes::watch", "remote"],
+    module("remote", Io, &["api", "plan", "base::metrics", "kubernetes::apply", "kubernetes::object", "kubernetes::write_fence", "kubernetes::watch", "remote"],
         "connects to other clusters, and carries what is said of Jobs there to the controllers"),
     module("remote::kubeconfig", Pure, &["api", "remote::kubeconfig"], "a kubeconfig is read from bytes alone, and rests on words"),
     // Control loops.

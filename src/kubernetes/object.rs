@@ -27,7 +27,7 @@ use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
 
 pub use lean_objects::FetchedJob;
-pub(in crate::kubernetes) use lean_objects::{LeanObject, LeanPods, PODS};
+pub(crate) use lean_objects::{LeanObject, LeanPods, PODS};
 
 /// The kinds of tasks as resources.
 #[must_use]

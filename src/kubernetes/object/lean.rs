@@ -31,14 +31,14 @@ const ANNOTATIONS: [&str; 6] = [
     CHART_URL,
 ];
 /// Longest name, UID, version, label or annotation that is kept: that of a DNS subdomain.
-pub(in crate::kubernetes) const TEXT_MAX: usize = 253;
+pub(crate) const TEXT_MAX: usize = 253;
 /// Longest place of a chart that is kept.
-pub(in crate::kubernetes) const URL_MAX: usize = 2_048;
+pub(crate) const URL_MAX: usize = 2_048;
 
 /// A text, or nothing where it is longer than is kept.
 #[derive(Clone, Debug, Default)]
-pub(in crate::kubernetes) struct ShortText<const MAX: usize = TEXT_MAX>(
-    pub(in crate::kubernetes) Option<String>,
+pub(crate) struct ShortText<const MAX: usize = TEXT_MAX>(
+    pub(crate) Option<String>,
 );
 
 impl<'de, const MAX: usize> Deserialize<'de> for ShortText<MAX> {
@@ -71,7 +71,7 @@ impl Visitor<'_> for BoundedTextVisitor {
 }
 
 /// What a list may keep of its items.
-pub(in crate::kubernetes) trait BoundedItem {
+pub(crate) trait BoundedItem {
     /// Most items that are kept.
     const MOST: usize;
 
@@ -83,10 +83,10 @@ pub(in crate::kubernetes) trait BoundedItem {
 
 /// The first items of a list that are used.
 #[derive(Debug)]
-pub(in crate::kubernetes) struct BoundedList<T> {
-    pub(in crate::kubernetes) kept: Vec<T>,
+pub(crate) struct BoundedList<T> {
+    pub(crate) kept: Vec<T>,
     /// Whether there are items besides those that were read.
-    pub(in crate::kubernetes) is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 impl<T> Default for BoundedList<T> {

@@ -19,7 +19,7 @@ use crate::plan::task::job_state::CompletionHint;
 use super::lean::{BoundedItem, BoundedList, LeanMetadata, ShortText};
 
 /// Pods of one Job that are read: far more than a class lets a Job start.
-pub(in crate::kubernetes) const PODS: u16 = 100;
+pub(crate) const PODS: u16 = 100;
 /// Containers of a pod that are read. Its own are two; admission may add others.
 const CONTAINERS: usize = 16;
 /// Pull Secrets of a pod that are read: a class names no more, and admission may add others.
@@ -41,9 +41,9 @@ pub struct FetchedJob {
 
 /// An object by its metadata.
 #[derive(Deserialize)]
-pub(in crate::kubernetes) struct LeanObject {
+pub(crate) struct LeanObject {
     #[serde(default)]
-    pub(in crate::kubernetes) metadata: LeanMetadata,
+    pub(crate) metadata: LeanMetadata,
 }
 
 impl Resource for FetchedJob {
@@ -134,7 +134,7 @@ impl From<LeanJob> for FetchedJob {
 }
 
 #[derive(Deserialize)]
-pub(in crate::kubernetes) struct LeanPods {
+pub(crate) struct LeanPods {
     items: Option<BoundedList<LeanPod>>,
 }
 
@@ -269,7 +269,7 @@ impl LeanPod {
 
 impl LeanPods {
     /// The pods, one at a time: decoded, each is far larger than what is read of it.
-    pub(in crate::kubernetes) fn pods(self) -> impl Iterator<Item = Pod> {
+    pub(crate) fn pods(self) -> impl Iterator<Item = Pod> {
         self.items.unwrap_or_default().kept.into_iter().map(LeanPod::pod)
     }
 }
