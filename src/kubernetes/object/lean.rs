@@ -37,9 +37,7 @@ pub(crate) const URL_MAX: usize = 2_048;
 
 /// A text, or nothing where it is longer than is kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShortText<const MAX: usize = TEXT_MAX>(
-    pub(crate) Option<String>,
-);
+pub(crate) struct ShortText<const MAX: usize = TEXT_MAX>(pub(crate) Option<String>);
 
 impl<'de, const MAX: usize> Deserialize<'de> for ShortText<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
