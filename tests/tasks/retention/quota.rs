@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, PostParams};
 use kube::core::Status;
@@ -30,7 +30,9 @@ fn yaml_of(page: &str) -> Result<String> {
 async fn refusal_of_one_more(stage: &Stage) -> Result<Status> {
     let number = AtomicU32::new(3);
     wait_for("a task to be refused", LIMIT, async || {
-        let name = format!("task-{}", number.fetch_add(1, Ordering::Relaxed));
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        ensure!(number < 8, "the quota takes as many as are made");
+        let name = format!("task-{number}");
         let task: RenderTask = serde_json::from_value(stage.task(&name))?;
         match stage.tasks().create(&PostParams::default(), &task).await {
             Ok(_) => Ok(None),
