@@ -6,7 +6,7 @@
 mod pipeline;
 mod questions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -264,8 +264,12 @@ impl FactCollector {
             .collect()
             .await;
         let held: Fact<Vec<_>> = answers.into_iter().collect();
+        // Several subjects have it by the same group.
+        let mut seen = HashSet::new();
+        let mut held: Vec<_> = held?.into_iter().flatten().collect();
+        held.retain(|one| seen.insert(one.clone()));
         Ok(TenantPermissions {
-            held: held?.into_iter().flatten().collect(),
+            held,
             namespaces: namespaces.len(),
             is_sample,
             is_cut,
@@ -302,7 +306,7 @@ impl FactCollector {
         (known.into_iter().collect(), is_cut)
     }
 
-    /// The parts of the subject that have the right: none, or some of its groups.
+    /// What of the subject has the right: nothing, some of its groups, or the user itself.
     async fn holders(
         &self,
         subject: &TenantSubject,
@@ -311,14 +315,17 @@ impl FactCollector {
         if !self.may(subject, right).await? {
             return Ok(Vec::new());
         }
-        if subject.user.is_some() || subject.groups.len() < 2 {
+        if subject.groups.len() < 2 {
             return Ok(vec![(subject.clone(), right)]);
         }
         let mut held = Vec::new();
-        for one in subject.subjects() {
+        for one in subject.single_groups() {
             if self.may(&one, right).await? {
                 held.push((one, right));
             }
+        }
+        if held.is_empty() {
+            held.push((subject.clone(), right));
         }
         Ok(held)
     }

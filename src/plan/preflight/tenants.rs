@@ -15,7 +15,7 @@ const TOGETHER: usize = 100;
 const ACCOUNTS_ASKED: usize = 32;
 
 /// A right that only the platform may have where the credentials are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RestrictedPermission {
     /// The verb.
     pub verb: &'static str,
@@ -97,7 +97,7 @@ impl RestrictedPermission {
 }
 
 /// A subject that represents tenants.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantSubject {
     /// User name; `None` for all members of the groups.
     pub user: Option<String>,
@@ -113,20 +113,27 @@ impl TenantSubject {
         }
     }
 
-    fn default_account(namespace: &str) -> Self {
-        let groups = ["system:authenticated", "system:serviceaccounts"].map(str::to_owned);
+    /// All `ServiceAccounts` of these namespaces.
+    fn accounts(namespaces: &[String]) -> Self {
+        let everywhere = ["system:authenticated", "system:serviceaccounts"].map(str::to_owned);
+        let of_each = namespaces.iter().map(|name| format!("{ACCOUNTS}{name}"));
         Self {
-            user: Some(format!("{ACCOUNT}{namespace}:default")),
-            groups: groups
-                .into_iter()
-                .chain([format!("{ACCOUNTS}{namespace}")])
-                .collect(),
+            user: None,
+            groups: everywhere.into_iter().chain(of_each).collect(),
         }
     }
 
-    /// The subjects to ask about one by one when this group of them has a right.
+    fn default_account(namespace: &String) -> Self {
+        Self {
+            user: Some(format!("{ACCOUNT}{namespace}:default")),
+            ..Self::accounts(std::slice::from_ref(namespace))
+        }
+    }
+
+    /// The subjects to ask about one by one when this one has a right: each of its groups. A user that none of them gives the
+    /// right has it itself.
     #[must_use]
-    pub fn subjects(&self) -> Vec<Self> {
+    pub fn single_groups(&self) -> Vec<Self> {
         self.groups.iter().map(|group| Self::group(group)).collect()
     }
 
@@ -136,28 +143,27 @@ impl TenantSubject {
     }
 }
 
-/// The subjects to ask about, where tenants have these namespaces: all users, and the `ServiceAccounts` of each namespace.
+/// The subjects to ask about, where tenants have these namespaces: all users, and the `ServiceAccounts` of each namespace. Rights
+/// add up, so a question about an account is one about all its groups, and a right that no question finds has none of them.
 #[must_use]
 pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<TenantSubject> {
-    let everybody = [
-        "system:authenticated",
-        "system:unauthenticated",
-        "system:serviceaccounts",
-    ];
-    let together = namespaces.chunks(TOGETHER).map(|some| TenantSubject {
-        user: None,
-        groups: some.iter().map(|name| format!("{ACCOUNTS}{name}")).collect(),
+    let (first, others) = namespaces.split_at(namespaces.len().min(ACCOUNTS_ASKED));
+    let accounts = first.iter().map(|namespace| {
+        let account = TenantSubject::default_account(namespace);
+        let is_hub = hub.is_some() && account.user.as_deref() == hub;
+        if is_hub {
+            TenantSubject::accounts(std::slice::from_ref(namespace))
+        } else {
+            account
+        }
     });
-    let accounts = namespaces
-        .iter()
-        .take(ACCOUNTS_ASKED)
-        .map(|name| TenantSubject::default_account(name));
-    everybody
-        .into_iter()
-        .map(TenantSubject::group)
-        .chain(together)
+    let together = others.chunks(TOGETHER).map(TenantSubject::accounts);
+    let without = namespaces.is_empty().then(|| TenantSubject::accounts(&[]));
+    let strangers = TenantSubject::group("system:unauthenticated");
+    std::iter::once(strangers)
+        .chain(without)
         .chain(accounts)
-        .filter(|subject| hub.is_none() || subject.user.as_deref() != hub)
+        .chain(together)
         .collect()
 }
 

@@ -15,7 +15,7 @@ use renderhub::api::labels::HUB_ID;
 use renderhub::kubernetes::object::FetchedJob;
 use serde_json::json;
 
-use crate::options::Part;
+use crate::options::FinisherArgs;
 use crate::wire::{self, IN_FLIGHT};
 
 /// Jobs that may be at work, far more than a hub allows.
@@ -25,7 +25,8 @@ const AT_WORK: usize = 2000;
 ///
 /// # Errors
 /// If the API server refuses to let a Job complete.
-pub async fn run(part: &Part) -> Result<()> {
+pub async fn run(args: &FinisherArgs) -> Result<()> {
+    let part = &args.part;
     let client = wire::client().await?;
     // Whole objects, as the Job controller watches them: metadata alone cost the API server several times as much.
     let jobs: Api<FetchedJob> = Api::namespaced(client.clone(), &part.rendering_namespace);
@@ -37,7 +38,11 @@ pub async fn run(part: &Part) -> Result<()> {
         // A watch that breaks is opened again by itself.
         .filter_map(async |event| event.ok())
         .filter(move |job| futures::future::ready(seen.insert(job.uid())));
-    let lasts = Duration::from_millis(part.job_millis);
+    if args.only_watches {
+        new.for_each(async |_| ()).await;
+        return Ok(());
+    }
+    let lasts = Duration::from_millis(args.job_millis);
     let over = new.map(|job| async move {
         // A sleep of nothing takes a millisecond.
         if !lasts.is_zero() {

@@ -35,7 +35,7 @@ use world::World;
 async fn main() -> Result<()> {
     let cli = Cli::parse();
     match cli.command {
-        Some(Command::Finisher(part)) => finisher::run(&part).await,
+        Some(Command::Finisher(args)) => finisher::run(&args).await,
         Some(Command::Bare { part, in_flight }) => bare::run(&part, in_flight).await,
         Some(Command::BareFleet {
             part,

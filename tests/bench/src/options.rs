@@ -30,7 +30,7 @@ pub struct Cli {
 pub enum Command {
     /// Completes each Job of a hub as soon as it appears.
     #[command(hide = true)]
-    Finisher(Part),
+    Finisher(FinisherArgs),
     /// Makes the writes of a hub for each task that exists, and nothing else.
     #[command(hide = true)]
     Bare {
@@ -70,9 +70,20 @@ pub struct Part {
     /// Namespace of the Jobs.
     #[arg(long)]
     pub rendering_namespace: String,
-    /// Milliseconds from when the finisher sees a Job until it completes it.
+}
+
+/// How the finisher completes Jobs.
+#[derive(Debug, Args)]
+pub struct FinisherArgs {
+    /// What every part must know.
+    #[command(flatten)]
+    pub part: Part,
+    /// Milliseconds from when it sees a Job until it completes it.
     #[arg(long, default_value_t = 0)]
     pub job_millis: u64,
+    /// Watches only, where a bare writer completes the Jobs: a Job controller watches the Jobs of both.
+    #[arg(long)]
+    pub only_watches: bool,
 }
 
 /// What is measured, and how much of it.

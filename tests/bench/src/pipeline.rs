@@ -245,6 +245,7 @@ async fn hub_run(options: &Options) -> Result<HubRun> {
 /// The writes of that hub for another fleet that is the same, without it.
 async fn bare_run(options: &Options, of_hub: &Requests) -> Result<Made> {
     let world = world(options).await?;
+    let _finisher = world.spawn_watching_finisher()?;
     fleet(&world, options).make().await?;
     let audit = world.plane.audit()?;
     let (begin, server) = (audit.mark().await?, Server::look(&world)?);

@@ -319,6 +319,15 @@ impl World {
         self.spawn_finisher_of(&self.hub_id)
     }
 
+    /// Starts one that only watches the Jobs, which a bare writer completes itself.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_watching_finisher(&self) -> Result<Process> {
+        let only = "--only-watches".to_owned();
+        self.spawn_part("finisher", &self.finisher_user, &self.hub_id, &[only])
+    }
+
     /// Starts one with which each Job takes as long.
     ///
     /// # Errors
