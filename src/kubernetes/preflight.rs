@@ -382,15 +382,18 @@ mod tests {
     use super::*;
     use crate::plan::preflight::{CheckResult, judge};
 
-    /// An API server whose lists have so many pages, each of one object of a namespace of its own. It answers every question
-    /// about rights alike, and remembers the lists that it was asked for.
-    async fn server(pages: usize, is_allowed: bool) -> (FactCollector, Arc<Mutex<Vec<String>>>) {
+    /// Whether the spec of a review has an answer of yes.
+    type Allows = fn(&Value) -> bool;
+
+    /// An API server whose lists have so many pages, each of one object of a namespace of its own. It answers questions about
+    /// rights so, and remembers the lists that it was asked for.
+    async fn server(pages: usize, allows: Allows) -> (FactCollector, Arc<Mutex<Vec<String>>>) {
         let lists: Arc<Mutex<Vec<String>>> = Arc::default();
         let asked = Arc::clone(&lists);
         let answer = move |method: Method, uri: Uri, body: String| async move {
             if method != Method::GET {
                 let mut review: Value = serde_json::from_str(&body).unwrap();
-                review["status"] = json!({"allowed": is_allowed});
+                review["status"] = json!({"allowed": allows(&review["spec"])});
                 return review.to_string();
             }
             let path = uri.path_and_query().unwrap().to_string();
@@ -441,7 +444,7 @@ mod tests {
     #[tokio::test]
     async fn of_tasks_without_end_a_number_of_pages_is_looked_at_for_their_namespaces() {
         for (pages, looked_at) in [(1, 1), (PAGES, PAGES), (PAGES + 1, PAGES)] {
-            let (inquiry, lists) = server(pages, true).await;
+            let (inquiry, lists) = server(pages, |_| true).await;
             let found = inquiry.task_namespaces().await;
             assert_eq!(count(&lists, "/rendertasks?"), looked_at);
             let expected = (0..looked_at).map(|page| format!("team-{page}"));
@@ -455,7 +458,7 @@ mod tests {
             (1, "registries and tasks name"),
             (2, "registries and some of the tasks name"),
         ] {
-            let (inquiry, lists) = server(pages, false).await;
+            let (inquiry, lists) = server(pages, |_| false).await;
             let rights = inquiry.rights(&[], None).await.unwrap();
             assert_eq!(count(&lists, "/rendertasks?"), 1);
             assert_eq!(rights.namespaces, 1);
@@ -484,9 +487,46 @@ mod tests {
             assert_eq!(count(&lists, "/secrets?"), 1);
         }
     }
+
+    #[tokio::test]
+    async fn a_right_is_a_groups_where_that_gives_it_and_an_accounts_otherwise() {
+        let cases: [(Allows, &[&str]); 4] = [
+            (|_| false, &[]),
+            (
+                |asked| asked["user"] == "system:serviceaccount:a:default",
+                &["system:serviceaccount:a:default"],
+            ),
+            (
+                |asked| asked["groups"].to_string().contains("\"system:serviceaccounts\""),
+                &["system:serviceaccounts"],
+            ),
+            (
+                |asked| asked["groups"].to_string().contains("system:serviceaccounts:b"),
+                &["system:serviceaccounts:b"],
+            ),
+        ];
+        for (allows, expected) in cases {
+            let (inquiry, _) = server(1, allows).await;
+            let watched = ["a", "b", "c"].map(str::to_owned).into();
+            let rights = FactCollector { watched, ..inquiry }
+                .rights(&[], None)
+                .await
+                .unwrap();
+            let held = rights.held.iter().map(|(subject, right)| {
+                let name = subject.user.as_ref().or(subject.groups.first());
+                (name.unwrap().as_str(), *right)
+            });
+            let all = expected
+                .iter()
+                .flat_map(|name| RIGHTS.map(|right| (*name, right)));
+            assert_eq!(held.collect::<HashSet<_>>(), all.collect(), "{expected:?}");
+            assert_eq!(rights.held.len(), expected.len() * RIGHTS.len(), "none twice");
+        }
+    }
+
     #[tokio::test]
     async fn authors_of_catalogs_are_tenants_too() {
-        let (inquiry, _) = server(1, false).await;
+        let (inquiry, _) = server(1, |_| false).await;
         let pipeline = ReferenceRules {
             catalogs: vec!["c".to_owned(), "a".to_owned()],
             ..ReferenceRules::default()

@@ -144,7 +144,8 @@ impl TenantSubject {
 }
 
 /// The subjects to ask about, where tenants have these namespaces: all users, and the `ServiceAccounts` of each namespace. Rights
-/// add up, so a question about an account is one about all its groups, and a right that no question finds has none of them.
+/// add up, so a question about an account is one about its groups as well. Users have a question of their own all the same, because
+/// an API server may deny accounts by a webhook what it allows to users.
 #[must_use]
 pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<TenantSubject> {
     let (first, others) = namespaces.split_at(namespaces.len().min(ACCOUNTS_ASKED));
@@ -159,8 +160,9 @@ pub fn subjects(namespaces: &[String], hub: Option<&str>) -> Vec<TenantSubject> 
     });
     let together = others.chunks(TOGETHER).map(TenantSubject::accounts);
     let without = namespaces.is_empty().then(|| TenantSubject::accounts(&[]));
-    let strangers = TenantSubject::group("system:unauthenticated");
-    std::iter::once(strangers)
+    let users = ["system:authenticated", "system:unauthenticated"].map(TenantSubject::group);
+    users
+        .into_iter()
         .chain(without)
         .chain(accounts)
         .chain(together)

@@ -95,7 +95,7 @@ pub struct Options {
     /// Namespaces that tasks are spread over.
     #[arg(long, default_value_t = 10)]
     pub namespaces: usize,
-    /// Bursts of the hub and of the bare writer each, in turns; every other pair begins with the hub. A fleet is made so often by each too.
+    /// Bursts of the hub and of the bare writer each, in turns; every other pair begins with the hub.
     #[arg(long, default_value_t = 2)]
     pub rounds: usize,
     /// Requests that the bare writer has in flight in a burst [default: as the hub's workers and the finisher together].

@@ -34,8 +34,8 @@ use crate::world::World;
 const READY_WRITE: &str = "patch targets/status";
 /// The write that says that a task succeeded.
 const ENDED: &str = "patch rendertasks/status";
-/// Between two looks at the metrics, each of which takes time of the hub and of the bench.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at the metrics, each of which takes time of the hub and of the bench that the bare writer has for itself.
+const PAUSE: Duration = Duration::from_secs(3);
 
 /// How much of it is measured.
 #[derive(Clone, Debug, Args)]
@@ -49,6 +49,9 @@ pub struct PipelineOptions {
     /// Releases of each namespace, each with a Profile that matches every Target of it.
     #[arg(long, default_value_t = 20)]
     pipeline_releases: usize,
+    /// Fleets of the hub, of the bare writer and by hand each, in turns: two say little where a machine's speed changes within minutes.
+    #[arg(long, default_value_t = 4)]
+    pipeline_rounds: usize,
     /// File that the figures are written to as JSON [default: bench/pipeline.json in cargo's target directory].
     #[arg(long)]
     pipeline_output: Option<PathBuf>,
@@ -128,7 +131,7 @@ struct Runs {
 /// Lets each make the tasks once in a round, and in the next in reverse order, so that a machine that becomes slower does so for all.
 async fn run_in_turns(options: &Options) -> Result<Runs> {
     let (mut hubs, mut bare, mut by_hand) = (Vec::<HubRun>::new(), Vec::new(), Vec::new());
-    for round in 0..options.rounds {
+    for round in 0..options.pipeline.pipeline_rounds {
         let mut makers = [Maker::Hub, Maker::BareWriter, Maker::ByHand];
         if round % 2 == 1 {
             makers.reverse();
@@ -144,7 +147,7 @@ async fn run_in_turns(options: &Options) -> Result<Runs> {
     let together = |runs: Vec<Made>| runs.into_iter().reduce(|all, run| all.with(&run));
     let all = hubs.into_iter().reduce(|all, run| all.with(&run));
     let all = all.zip(together(bare)).zip(together(by_hand));
-    let ((hub, bare), by_hand) = all.context("rounds must be at least 1")?;
+    let ((hub, bare), by_hand) = all.context("--pipeline-rounds must be at least 1")?;
     Ok(Runs { hub, bare, by_hand })
 }
 

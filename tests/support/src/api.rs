@@ -16,6 +16,9 @@ use super::plane::{FINALIZER_EVERYWHERE, crds, files};
 
 /// The kinds of tasks.
 pub const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
+/// The definitions of renderhub's kinds; to make them takes milliseconds, and some tests look one up for each of a thousand requests.
+static DEFINITIONS: LazyLock<Vec<CustomResourceDefinition>> =
+    LazyLock::new(renderhub::api::custom_resource_definitions);
 /// Plurals of the kinds by which the platform operator configures a hub: those of the cluster, but for the platform's own tasks.
 pub static PLATFORM_KINDS: LazyLock<Vec<String>> = LazyLock::new(|| plurals_of_platform(|_| true));
 /// Plurals of those of them whose status records the namespaces that they are granted to.
@@ -28,10 +31,12 @@ pub static GRANTED_KINDS: LazyLock<Vec<String>> = LazyLock::new(|| {
 });
 
 fn plurals_of_platform(is_wanted: impl Fn(&CustomResourceDefinition) -> bool) -> Vec<String> {
-    let crds = renderhub::api::custom_resource_definitions().into_iter();
-    let ours =
-        crds.filter(|crd| crd.spec.scope == "Cluster" && !KINDS.contains(&crd.spec.names.kind.as_str()));
-    ours.filter(is_wanted).map(|crd| crd.spec.names.plural).collect()
+    let is_platforms = |crd: &&CustomResourceDefinition| {
+        crd.spec.scope == "Cluster" && !KINDS.contains(&crd.spec.names.kind.as_str())
+    };
+    let ours = DEFINITIONS.iter().filter(is_platforms);
+    let wanted = ours.filter(|crd| is_wanted(crd));
+    wanted.map(|crd| crd.spec.names.plural.clone()).collect()
 }
 
 /// Field manager that [`make`] works under.
@@ -86,8 +91,7 @@ pub async fn install_policies(plane: &ControlPlane) -> Result<()> {
 
 /// The objects of a renderhub kind; tasks of a tenant in [`NAMESPACE`].
 pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    let crds = renderhub::api::custom_resource_definitions();
-    let definition = crds.iter().find(|crd| crd.spec.names.kind == kind);
+    let definition = DEFINITIONS.iter().find(|crd| crd.spec.names.kind == kind);
     let definition = &definition.expect("a kind of renderhub's").spec;
     let resource = ApiResource {
         group: definition.group.clone(),

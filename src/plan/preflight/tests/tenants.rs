@@ -6,14 +6,14 @@ use super::*;
 fn rights_of_tenants_are_listed_by_subject() {
     let namespaces: Vec<String> = ["team-a", "team-b"].map(str::to_owned).into();
     let asked = subjects(&namespaces, Some(HUB));
-    // Users without a name, and the default account of each namespace, which is in three groups.
-    assert_eq!(asked.len(), 3);
-    assert_eq!(asked[1].single_groups().len(), 3);
+    // All users in two groups, and the default account of each namespace, which is in three.
+    assert_eq!(asked.len(), 4);
+    assert_eq!(asked[2].single_groups().len(), 3);
     let mut facts = good();
     facts.rights = Ok(TenantPermissions {
         held: vec![
-            (asked[1].single_groups()[0].clone(), RIGHTS[0]),
-            (asked[1].clone(), right("create", "pods", "exec")),
+            (asked[0].clone(), RIGHTS[0]),
+            (asked[2].clone(), right("create", "pods", "exec")),
         ],
         namespaces: 2,
         is_sample: false,
@@ -99,7 +99,7 @@ fn every_way_to_a_credential_is_asked_about() {
 
 #[test]
 fn no_question_is_lost_however_many_namespaces_there_are() {
-    for (count, questions) in [(0, 2), (1, 2), (32, 33), (33, 34), (250, 36)] {
+    for (count, questions) in [(0, 3), (1, 3), (32, 34), (33, 35), (250, 37)] {
         let many: Vec<String> = (0..count).map(|number| format!("n{number}")).collect();
         let asked = subjects(&many, None);
         let groups: BTreeSet<&String> = asked.iter().flat_map(|subject| &subject.groups).collect();
