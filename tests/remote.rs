@@ -20,10 +20,10 @@ mod made_up;
 mod own;
 #[path = "remote/pull_secrets.rs"]
 mod pull_secrets;
+#[path = "remote/removed.rs"]
+mod removed;
 #[path = "remote/rights.rs"]
 mod rights;
-
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Result;
 use k8s_openapi::api::batch::v1::Job;
@@ -31,7 +31,6 @@ use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use renderhub::api::RenderTaskStatus;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub_harness::remote::ACCOUNT;
 use renderhub_harness::wait_for;
@@ -435,56 +434,6 @@ async fn tasks_on_a_lost_cluster_delay_no_other() -> Result<()> {
     stage
         .condition(&away, JobSucceeded, "True", "JobSucceeded")
         .await?;
-    stage.passed();
-    Ok(())
-}
-
-/// Submits tasks for a cluster that is gone until one finds none: the hub may see a task before it sees the deletion.
-async fn until_refused(stage: &Stage, cluster: &Cluster<'_>) -> Result<()> {
-    let number = AtomicU32::new(0);
-    wait_for("a task that finds no cluster", LIMIT, async || {
-        let name = format!("late-{}", number.fetch_add(1, Ordering::Relaxed));
-        let late = stage.submit_to(&name, cluster).await?;
-        let is_refused = |status: &RenderTaskStatus| has(status, JobScheduled, "False", "ClusterNotFound");
-        let looked_at = stage
-            .status_when(&late, "a decision", |status| {
-                is_refused(status) || has(status, JobScheduled, "True", "JobScheduled")
-            })
-            .await?;
-        if is_refused(&looked_at) {
-            return Ok(Some(()));
-        }
-        cluster.complete(&late).await?;
-        Ok(None)
-    })
-    .await
-}
-
-#[tokio::test]
-async fn a_cluster_that_is_removed_is_drained() -> Result<()> {
-    let stage = Stage::with_flags("drained", &[LOOPBACK]).await?;
-    let cluster = stage.register(away().await?, json!({})).await?;
-    let task = stage.submit_to("running", &cluster).await?;
-    stage
-        .condition(&task, JobScheduled, "True", "JobScheduled")
-        .await?;
-    let series = format!("cluster=\"{}\"", cluster.name);
-    assert!(stage.hub().metrics().await?.contains(&series));
-    stage
-        .clusters()
-        .delete(&cluster.name, &DeleteParams::default())
-        .await?;
-    until_refused(&stage, &cluster).await?;
-    cluster.complete(&task).await?;
-    stage
-        .condition(&task, JobSucceeded, "True", "JobSucceeded")
-        .await?;
-    cluster.cleared(&task).await?;
-    wait_for("nothing to be said of the cluster", LIMIT, async || {
-        let metrics = stage.hub().metrics().await?;
-        Ok((!metrics.contains(&series)).then_some(()))
-    })
-    .await?;
     stage.passed();
     Ok(())
 }

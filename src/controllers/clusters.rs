@@ -224,6 +224,10 @@ impl ClusterController {
     }
 
     fn handle_cluster_event(&mut self, event: Event<DynamicObject>) {
+        // A request that was sent before the event counts: a Job may run at the site.
+        while let Ok(request) = self.parts.site_requests.try_recv() {
+            self.handle_site_request(request);
+        }
         for change in self.store.take(event) {
             match change {
                 ClusterChange::Changed(name) => self.update_site(&name),
@@ -349,3 +353,7 @@ impl ClusterController {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "clusters/tests.rs"]
+mod tests;

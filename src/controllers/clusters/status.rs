@@ -207,9 +207,13 @@ impl ClusterController {
         }
     }
 
-    /// Updates the metrics of a cluster that its connection does not set.
+    /// Updates the metrics of a cluster that its connection does not set. One that is deleted, and only finishes its tasks, has none.
     pub(super) fn record_probe(&self, name: &str, report: &ConnectionReport) {
-        if let Some(probe) = report.health.last_probe {
+        if let Some(probe) = report
+            .health
+            .last_probe
+            .filter(|_| self.store.get(name).is_some())
+        {
             let clusters = &self.parts.metrics.clusters;
             let shown = clusters.last_probe.get_or_create(&label(name));
             shown.set(probe.as_second());

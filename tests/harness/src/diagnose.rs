@@ -23,7 +23,7 @@ use crate::control_plane::ControlPlane;
 use crate::hub::Hub;
 use crate::identity::Identity;
 
-/// The API group whose objects are always part of the picture.
+/// The API group whose objects are part of the picture: those in these namespaces, and the cluster-scoped ones that name one of them.
 const GROUP: &str = "renderhub.dev";
 /// Lines of the hub's log.
 const LOG_LINES: usize = 100;
@@ -72,7 +72,7 @@ impl Watch {
     pub async fn picture(&self) -> Result<String> {
         let client = self.admin.client().await?;
         let mut text = String::new();
-        own_objects(&client, &mut text).await?;
+        own_objects(&client, &self.namespaces, &mut text).await?;
         for namespace in &self.namespaces {
             writeln!(text, "== namespace {namespace}")?;
             for (group, kind, plural) in [("batch", "Job", "jobs"), ("", "Pod", "pods")] {
@@ -146,51 +146,70 @@ fn api_resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-async fn own_objects(client: &Client, text: &mut String) -> Result<()> {
+async fn own_objects(client: &Client, namespaces: &[String], text: &mut String) -> Result<()> {
     let discovery = Discovery::new(client.clone()).filter(&[GROUP]).run().await?;
     for (resource, capabilities) in discovery
         .groups()
         .flat_map(kube::discovery::ApiGroup::recommended_resources)
     {
-        let scope = if capabilities.scope == Scope::Cluster {
-            "cluster-scoped"
-        } else {
-            "all namespaces"
-        };
-        writeln!(text, "== {} ({scope})", resource.kind)?;
-        objects(&Api::all_with(client.clone(), &resource), &resource.kind, text).await?;
+        writeln!(text, "== {}", resource.kind)?;
+        for object in Api::<DynamicObject>::all_with(client.clone(), &resource)
+            .list(&ListParams::default())
+            .await?
+        {
+            let is_shown = match (&capabilities.scope, object.namespace()) {
+                (Scope::Cluster, _) => names_one(&object, namespaces),
+                (Scope::Namespaced, namespace) => namespace.is_some_and(|n| namespaces.contains(&n)),
+            };
+            if is_shown {
+                show(&object, &resource.kind, text)?;
+            }
+        }
     }
     Ok(())
 }
 
+/// Whether one of these namespaces is anywhere in an object: other tests of the plane have theirs.
+fn names_one(object: &DynamicObject, namespaces: &[String]) -> bool {
+    let whole = serde_json::to_string(object).unwrap_or_default();
+    namespaces
+        .iter()
+        .any(|namespace| whole.contains(namespace.as_str()))
+}
+
 async fn objects(api: &Api<DynamicObject>, kind: &str, text: &mut String) -> Result<()> {
     for object in api.list(&ListParams::default()).await? {
-        let place = object
-            .namespace()
-            .map(|namespace| format!("{namespace}/"))
-            .unwrap_or_default();
-        let deleting = if object.metadata.deletion_timestamp.is_some() {
-            " (being deleted)"
-        } else {
-            ""
-        };
-        writeln!(text, "{kind} {place}{}{deleting}", object.name_any())?;
-        let status = &object.data["status"];
-        for condition in status["conditions"].as_array().into_iter().flatten() {
-            let part = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
-            writeln!(
-                text,
-                "  {}={} {} {}",
-                part("type"),
-                part("status"),
-                part("reason"),
-                part("message")
-            )?;
-        }
-        for list in ["initContainerStatuses", "containerStatuses"] {
-            for container in status[list].as_array().into_iter().flatten() {
-                writeln!(text, "  container {}", container_state(container))?;
-            }
+        show(&object, kind, text)?;
+    }
+    Ok(())
+}
+
+fn show(object: &DynamicObject, kind: &str, text: &mut String) -> Result<()> {
+    let place = object
+        .namespace()
+        .map(|namespace| format!("{namespace}/"))
+        .unwrap_or_default();
+    let deleting = if object.metadata.deletion_timestamp.is_some() {
+        " (being deleted)"
+    } else {
+        ""
+    };
+    writeln!(text, "{kind} {place}{}{deleting}", object.name_any())?;
+    let status = &object.data["status"];
+    for condition in status["conditions"].as_array().into_iter().flatten() {
+        let part = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+        writeln!(
+            text,
+            "  {}={} {} {}",
+            part("type"),
+            part("status"),
+            part("reason"),
+            part("message")
+        )?;
+    }
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        for container in status[list].as_array().into_iter().flatten() {
+            writeln!(text, "  container {}", container_state(container))?;
         }
     }
     Ok(())
@@ -261,6 +280,19 @@ mod tests {
             blot("a hunter2-and-more, hunter2", &secrets),
             "a [secret], [secret]"
         );
+    }
+
+    #[test]
+    fn of_cluster_scoped_objects_those_of_a_test_are_shown() {
+        let cluster = |tenant: &str| -> DynamicObject {
+            let object = serde_json::json!({
+                "metadata": {"name": "east"}, "spec": {"allowedNamespaces": [tenant]},
+            });
+            serde_json::from_value(object).unwrap()
+        };
+        let namespaces = ["shop-1".to_owned(), "rendering-1".to_owned()];
+        assert!(names_one(&cluster("shop-1"), &namespaces));
+        assert!(!names_one(&cluster("shop-2"), &namespaces));
     }
 
     #[test]

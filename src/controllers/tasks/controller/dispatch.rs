@@ -155,6 +155,7 @@ mod tests {
 
     use kube::api::ObjectMeta;
     use serde_json::{Value, json};
+    use tokio::sync::mpsc;
 
     use super::super::super::reconciler::ReconcileContext;
     use super::super::super::task_record::LARGE;
@@ -166,7 +167,7 @@ mod tests {
     use crate::kubernetes::watch::{TaskWatchEvent, WatchChange};
     use crate::plan::remote::site::{ClusterName, Site, SiteState};
     use crate::plan::task::model::Task;
-    use crate::remote::SiteClients;
+    use crate::remote::{SiteClients, SiteRequest};
 
     /// Clusters of which each may be asked so often, and when others may be asked again.
     #[derive(Debug)]
@@ -304,6 +305,26 @@ mod tests {
             controller.metrics.reconcile_errors.get_or_create(&labels).get()
         };
         assert_eq!((count("connect"), count("")), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn a_site_is_requested_before_a_job_can_be_created_there() {
+        for has_slot in [false, true] {
+            let mut controller = controller();
+            let (request, mut requests) = mpsc::unbounded_channel();
+            controller.site_requests = request;
+            // Before everything was seen, each task may have a Job already.
+            controller.sync.unsynced.clear();
+            let uid = see_on(&mut controller, "east", "first");
+            if has_slot {
+                let record = controller.index.task(&uid).unwrap();
+                controller.slots.queue.adopt(record.queued(&uid));
+            }
+            controller.start_passes(Instant::now());
+            assert!(controller.running.has(&uid));
+            let is_requested = matches!(requests.try_recv(), Ok(SiteRequest::Open(_)));
+            assert_eq!(is_requested, has_slot);
+        }
     }
 
     /// Holds: B2.

@@ -35,7 +35,8 @@ impl TaskController {
         Some(self.sites.intern(site, Timestamp::now()))
     }
 
-    /// The site of a task and its state, for a reconcile; requests the site if the task has objects there.
+    /// The site of a task and its state, for a reconcile; requests the site if the task has objects there, or has the slot to
+    /// create them: a deleted `RenderCluster` closes a site that was not requested, under the Job that was just created.
     pub(super) fn site_and_state(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
         let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
         let remote = &self.index.task(uid)?.remote;
@@ -45,8 +46,11 @@ impl TaskController {
             return None;
         }
         let site = self.site_of(uid)?;
-        if is_there {
+        let record = self.index.task(uid)?;
+        if is_there || self.slots.queue.is_running(record.namespace(), uid) {
             self.join_site(uid, &site);
+            // Before the reconcile begins, so that the cluster controller hears of it before a Job is there.
+            self.follow_sites();
         }
         let state = self.sites.state(&site)?;
         Some((site, state))

@@ -28,6 +28,8 @@ const ALONE: &[&str] = &["hostile_remote"];
 const WAITERS: usize = 4;
 /// Tells a test program that the programs it starts are built, so that it need not ask cargo.
 const ARE_BUILT: &str = "RENDERHUB_PROGRAMS_ARE_BUILT";
+/// Most places in the code that are shown of a failure.
+const FRAMES: usize = 4;
 /// Where the seconds of the last run are, beside the Kubernetes programs, so that a fresh clone knows which tests are the longest.
 const SECONDS: &str = "test-seconds.json";
 
@@ -123,6 +125,9 @@ fn run() -> Result<bool> {
             lasted.len(),
             names.join(", ")
         );
+        for failed in &ended {
+            print!("{}", causes(&failed.said));
+        }
     }
     Ok(names.is_empty() && are_documents_good)
 }
@@ -292,6 +297,29 @@ fn summary(said: &str) -> String {
     parts.join(", ")
 }
 
+/// Why each test of a program failed and where, without the long picture around it: a reader of the end of a log sees it.
+fn causes(said: &str) -> String {
+    let mut causes = String::new();
+    let (mut is_cause, mut frames) = (false, 0);
+    for line in said.lines() {
+        let is_title = line.starts_with("---- ") && line.ends_with(" stdout ----");
+        let begins = line.starts_with("Error: ") || line.contains(" panicked at ");
+        let ends = matches!(line.trim(), "" | "Stack backtrace:" | "stack backtrace:");
+        is_cause = begins || line == "Caused by:" || (is_cause && !ends);
+        if begins {
+            frames = 0;
+        }
+        // Paths of the package are relative; all others are of libraries.
+        let is_frame = line.trim_start().starts_with("at ./") && frames < FRAMES;
+        frames += usize::from(is_frame);
+        if is_title || is_cause || is_frame {
+            causes.push_str(line);
+            causes.push('\n');
+        }
+    }
+    causes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,5 +423,28 @@ mod tests {
         let said = "test a ... ok\n\ntest result: ok. 3 passed; 0 failed; 0 ignored; finished in 1.00s\n\n";
         assert_eq!(summary(said), "ok. 3 passed, 0 failed");
         assert_eq!(summary("it fell over"), "");
+    }
+
+    #[test]
+    fn the_cause_of_a_failure_is_shown_without_what_surrounds_it() {
+        let frame =
+            |number: usize, place: &str| format!("  {number}: some::function\n             at {place}\n");
+        let frames: String = (0..9).map(|n| frame(n, &format!("./remote.rs:{n}:5"))).collect();
+        let said = format!(
+            "test a ... FAILED\n\n---- a stdout ----\n== RenderTask\nRenderTask b/c\n\
+             Error: no Job within 120 s\n\nCaused by:\n    lost\n\nStack backtrace:\n{}{frames}\n\
+             ---- b stdout ----\nthread 'b' panicked at remote.rs:7:9:\nassertion failed\nstack backtrace:\n{}\n\
+             failures:\n    a\n",
+            frame(0, "/rustc/1/library/core.rs:1:2"),
+            frame(1, "./remote/own.rs:4:1"),
+        );
+        let at = |place: &str| format!("             at {place}\n");
+        let first: String = (0..FRAMES).map(|n| at(&format!("./remote.rs:{n}:5"))).collect();
+        let expected = format!(
+            "---- a stdout ----\nError: no Job within 120 s\nCaused by:\n    lost\n{first}\
+             ---- b stdout ----\nthread 'b' panicked at remote.rs:7:9:\nassertion failed\n{}",
+            at("./remote/own.rs:4:1"),
+        );
+        assert_eq!(causes(&said), expected);
     }
 }
