@@ -382,11 +382,11 @@ pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::http::{HeaderMap, Method, StatusCode};
-    use kube::{Client, Config};
 
     use super::*;
     use crate::api::names::HubId;
     use crate::api::oci::Digest;
+    use crate::kubernetes::tests::client_to_nowhere;
     use crate::kubernetes::write_fence;
     use crate::plan::platform::catalog::CopyRequest;
     use crate::plan::platform::identity_method::IdentityMethod;
@@ -414,7 +414,7 @@ pub(super) mod tests {
     /// One whose API server cannot be reached.
     pub(in crate::controllers) fn pruner(fence: WriteFence) -> (Pruner, Metrics) {
         let (metrics, _) = Metrics::new();
-        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let client = client_to_nowhere();
         let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
         let (anonymous, method) = (client.clone(), IdentityMethod::Token);
         let parts = PrunerParts {

@@ -400,13 +400,13 @@ mod tests {
     use bytes::Bytes;
     use futures::future::BoxFuture;
     use http::Method;
-    use kube::{Client, Config};
     use serde_json::json;
 
     use super::*;
     use crate::api::labels::{HUB_ID, MANAGED_BY, MANAGED_BY_VALUE, TASK_UID};
     use crate::api::names::job_name;
     use crate::kubernetes::apply::{ApiTransport, ResponseLimit};
+    use crate::kubernetes::tests::client_to_nowhere;
     use crate::plan::remote::site::{ClusterName, Site};
 
     /// Time that the cluster takes for an answer, which is less than a call may take.
@@ -491,7 +491,7 @@ mod tests {
         let transport = Arc::new(Slow::default());
         let objects = TaskObjectClient::new(transport.clone(), None, "jobs".to_owned(), hub());
         let (metrics, _) = Metrics::new();
-        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let client = client_to_nowhere();
         let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub());
         let sweep = SweepCandidates {
             secrets: candidates(secrets),

@@ -242,10 +242,10 @@ const fn label(result: VerifyResult) -> &'static str {
 #[cfg(test)]
 mod tests {
     use axum::http::{Method, StatusCode};
-    use kube::{Client, Config};
 
     use super::*;
     use crate::api::names::HubId;
+    use crate::kubernetes::tests::client_to_nowhere;
     use crate::plan::platform::catalog::CopyRequest;
 
     /// A registry whose manifest has no digest header and so many bytes.
@@ -280,7 +280,7 @@ mod tests {
                 is_required: true,
             };
             let (metrics, _) = Metrics::new();
-            let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+            let client = client_to_nowhere();
             let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
             let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub);
             let found = Verifier::new(calls, metrics.clone()).verify(&request).await;

@@ -14,3 +14,6 @@ pub mod tenant;
 pub mod watch;
 pub mod watch_client;
 pub mod write_fence;
+
+#[cfg(test)]
+pub(crate) mod tests;

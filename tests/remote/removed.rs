@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Result;
-use kube::api::DeleteParams;
-use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub::api::{RenderTask, RenderTaskStatus};
 use renderhub_harness::wait_for;
 use serde_json::json;
@@ -37,16 +39,8 @@ async fn until_refused(stage: &Stage, cluster: &Cluster<'_>) -> Result<()> {
 async fn a_cluster_that_is_removed_is_drained() -> Result<()> {
     let stage = Stage::with_flags("drained", &[LOOPBACK]).await?;
     let cluster = stage.register(away().await?, json!({})).await?;
-    let task = stage.submit_to("running", &cluster).await?;
-    stage
-        .condition(&task, JobScheduled, "True", "JobScheduled")
-        .await?;
+    let task = runs_on_removed(&stage, &cluster).await?;
     assert!(stage.hub().metrics().await?.contains(&series(&cluster)));
-    stage
-        .clusters()
-        .delete(&cluster.name, &DeleteParams::default())
-        .await?;
-    until_refused(&stage, &cluster).await?;
     is_drained(&stage, &cluster, &task).await?;
     stage.passed();
     Ok(())
@@ -82,6 +76,56 @@ async fn a_cluster_that_is_removed_as_a_job_starts_is_drained_too() -> Result<()
     is_drained(&stage, &cluster, &second).await?;
     stage.passed();
     Ok(())
+}
+
+#[tokio::test]
+async fn without_its_kubeconfig_what_runs_on_a_removed_cluster_is_lost() -> Result<()> {
+    for restarts in [true, false] {
+        let mut stage = Stage::with_flags("keyless", &[LOOPBACK, "--cluster-lost-timeout=2s"]).await?;
+        let cluster = stage.register(away().await?, json!({})).await?;
+        let task = runs_on_removed(&stage, &cluster).await?;
+        if restarts {
+            stage.restart_hub().await?;
+        } else {
+            let secrets: Api<Secret> = Api::namespaced(stage.admin.clone(), &stage.scope.rendering);
+            secrets.delete(&cluster.name, &DeleteParams::default()).await?;
+        }
+        stage.condition(&task, JobFailed, "True", "JobLost").await?;
+        stage.passed();
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_runs_on_a_removed_cluster_goes_on_when_it_is_back_after_a_restart() -> Result<()> {
+    let mut stage = Stage::with_flags("back", &[LOOPBACK]).await?;
+    let cluster = stage.register(away().await?, json!({})).await?;
+    let mut again = stage.clusters().get(&cluster.name).await?;
+    let task = runs_on_removed(&stage, &cluster).await?;
+    stage.restart_hub().await?;
+    (again.metadata.uid, again.metadata.resource_version) = (None, None);
+    stage.clusters().create(&PostParams::default(), &again).await?;
+    cluster.complete(&task).await?;
+    stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
+    cluster.cleared(&task).await?;
+    stage.passed();
+    Ok(())
+}
+
+/// A task that runs on a cluster whose `RenderCluster` was deleted, which the hub has seen.
+async fn runs_on_removed(stage: &Stage, cluster: &Cluster<'_>) -> Result<RenderTask> {
+    let task = stage.submit_to("running", cluster).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
+    stage
+        .clusters()
+        .delete(&cluster.name, &DeleteParams::default())
+        .await?;
+    Box::pin(until_refused(stage, cluster)).await?;
+    Ok(task)
 }
 
 /// A task that runs on a cluster that was removed ends as on any other, and then nothing is left of the cluster.

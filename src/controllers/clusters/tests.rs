@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use kube::{Client, Config};
 use serde_json::json;
 
 use super::connection_bindings::tests::config;
@@ -10,6 +9,7 @@ use super::kubeconfig_validator::{KubeconfigHash, KubeconfigVerdict, ValidKubeco
 use super::*;
 use crate::api::names::HubId;
 use crate::base::metrics::clusters::label;
+use crate::kubernetes::tests::client_to_nowhere;
 use crate::kubernetes::write_fence;
 use crate::plan::platform::identity_method::IdentityMethod;
 use crate::plan::remote::address::AddressPolicy;
@@ -23,7 +23,7 @@ use crate::remote::resolve::Resolver;
 
 /// A controller whose calls go nowhere, and the sender of requests to it.
 fn controller() -> (ClusterController, mpsc::UnboundedSender<SiteRequest>) {
-    let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+    let client = client_to_nowhere();
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
     let (metrics, _) = Metrics::new();
     let calls = HubClient::new(

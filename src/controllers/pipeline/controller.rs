@@ -392,7 +392,6 @@ impl PipelineController {
 
 #[cfg(test)]
 mod tests {
-    use kube::Config;
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
@@ -404,6 +403,7 @@ mod tests {
     use crate::controllers::prune;
     use crate::kubernetes::apply::CallError;
     use crate::kubernetes::events::EventRecorder;
+    use crate::kubernetes::tests::client_to_nowhere;
     use crate::kubernetes::write_fence;
     use crate::plan::pipeline::decide::FollowUp;
     use crate::plan::pipeline::kept_bytes::OBJECTS_OF_NAMESPACE;
@@ -413,7 +413,7 @@ mod tests {
 
     /// A controller without an API server, whose watches have listed.
     fn controller() -> PipelineController {
-        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let client = client_to_nowhere();
         let (pruner, metrics) = prune::tests::pruner(write_fence::tests::open());
         let hub_client = pruner.0.hub_client.clone();
         let fence = write_fence::tests::open();

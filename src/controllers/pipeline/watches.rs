@@ -94,12 +94,11 @@ pub(super) fn watch_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::tests::client_to_nowhere;
 
     /// What is watched with these rules, as `NAMESPACE/KIND`.
     fn watched(rules: &ReferenceRules) -> Vec<String> {
-        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        let (scopes, _) = watch_all(&client, rules, &Metrics::new().0);
+        let (scopes, _) = watch_all(&client_to_nowhere(), rules, &Metrics::new().0);
         let mut all: Vec<_> = scopes
             .iter()
             .map(|scope| format!("{}/{}", scope.namespace.as_deref().unwrap_or("*"), scope.plural))

@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::api::DynamicObject;
 use kube::client::Body;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
-use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower_service::Service;
@@ -26,10 +26,11 @@ use crate::api::names::HubId;
 use crate::api::{ClusterRegistry, QueuePolicy, RendererClassSpec};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::{CallError, HubClient};
+use crate::kubernetes::tests::client_to_nowhere;
 use crate::plan::platform::catalog::Catalog;
 
 fn catalog_loop(watched: &[&str]) -> CatalogController {
-    let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+    let client = client_to_nowhere();
     let hub_id = HubId::new("test", "00000000-0000").unwrap();
     let hub_client = HubClient::new(client, Metrics::new().0, "rendering".to_owned(), hub_id);
     let watched: Vec<String> = watched.iter().map(ToString::to_string).collect();

@@ -274,8 +274,8 @@ fn instant(at: Timestamp) -> Instant {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use kube::Client;
     use kube::api::ObjectMeta;
-    use kube::{Client, Config};
     use serde_json::{Value, json};
 
     use crate::api::names::{HubId, TaskKind, job_name};
@@ -300,10 +300,11 @@ pub(super) mod tests {
 
     use super::super::outcome::{JobUpdate, ReconcileOutcome, StatusUpdate};
     use super::*;
+    use crate::kubernetes::tests::client_to_nowhere;
 
     /// A controller whose calls go nowhere.
     pub(in crate::controllers) fn controller() -> TaskController {
-        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let client = client_to_nowhere();
         let hub_id = HubId::new("test", "00000000-0000").unwrap();
         let (metrics, _) = Metrics::new();
         let sessions = sessions(&client, &metrics);

@@ -97,6 +97,7 @@ mod tests {
     use super::super::client;
     use super::super::tests::with_claim;
     use super::*;
+    use crate::kubernetes::tests::config_to_nowhere;
 
     /// A server that counts what reaches it, and answers when it is let.
     struct Server {
@@ -219,8 +220,7 @@ mod tests {
     #[tokio::test]
     async fn other_failures_are_not_taken_for_a_closed_fence() {
         let (gate, _renewed) = with_claim();
-        let config = Config::new("http://127.0.0.1:9".parse().unwrap());
-        let client = client(&config, &gate).unwrap();
+        let client = client(&config_to_nowhere(), &gate).unwrap();
         let failed = client.send(request(&Method::POST).map(Body::from)).await;
         assert!(!is_closed(&failed.unwrap_err()));
     }

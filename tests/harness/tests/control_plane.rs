@@ -298,6 +298,27 @@ spec: {}
     Ok(())
 }
 
+/// A kind of the hub's group, with an object in each of these namespaces.
+fn own_kind(one: &str, other: &str) -> String {
+    let object = |namespace: &str| {
+        format!(
+            "---\n{{apiVersion: renderhub.dev/v1, kind: Picture, metadata: {{name: one, namespace: {namespace}}}}}\n"
+        )
+    };
+    let definition = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: pictures.renderhub.dev}
+spec:
+  group: renderhub.dev
+  scope: Namespaced
+  names: {plural: pictures, singular: picture, kind: Picture}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+";
+    format!("{definition}{}{}", object(one), object(other))
+}
+
 #[tokio::test]
 async fn a_failed_test_shows_conditions_and_events_and_no_secret() -> Result<()> {
     let plane = ControlPlane::shared().await?;
@@ -317,8 +338,12 @@ async fn a_failed_test_shows_conditions_and_events_and_no_secret() -> Result<()>
              regarding: {{kind: Job, name: shown, namespace: {namespace}}}}}"
         ))
         .await?;
+    let other = plane.namespace("unseen").await?;
+    plane.apply_yaml(&own_kind(&namespace, &other)).await?;
     let watch = Watch::new(plane, &[&namespace]);
     let picture = watch.picture().await?;
+    assert!(picture.contains(&format!("Picture {namespace}/one")), "{picture}");
+    assert!(!picture.contains(&other), "another test's: {picture}");
     assert!(
         picture.contains("Job ") && picture.contains("/shown"),
         "{picture}"

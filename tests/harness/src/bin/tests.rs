@@ -114,22 +114,19 @@ fn run() -> Result<bool> {
     let are_documents_good = cargo(&["test", "--locked", "--workspace", "--doc"])
         .status()?
         .success();
-    let names: Vec<_> = ended.iter().map(|failed| failed.name.as_str()).collect();
-    let seconds = begun.elapsed().as_secs();
-    if names.is_empty() {
-        println!("\n{} test programs passed in {seconds} s", lasted.len());
-    } else {
-        println!(
-            "\n{} of {} test programs failed: {}",
-            names.len(),
-            lasted.len(),
-            names.join(", ")
-        );
-        for failed in &ended {
-            print!("{}", causes(&failed.said));
-        }
+    print!("{}", verdict(&ended, lasted.len(), begun.elapsed().as_secs()));
+    Ok(ended.is_empty() && are_documents_good)
+}
+
+/// The last words of a run: how many programs passed, or which failed and why.
+fn verdict(failed: &[Ended], all: usize, seconds: u64) -> String {
+    if failed.is_empty() {
+        return format!("\n{all} test programs passed in {seconds} s\n");
     }
-    Ok(names.is_empty() && are_documents_good)
+    let names: Vec<_> = failed.iter().map(|failed| failed.name.as_str()).collect();
+    let causes: String = failed.iter().map(|failed| causes(&failed.said)).collect();
+    let (count, names) = (names.len(), names.join(", "));
+    format!("\n{count} of {all} test programs failed: {names}\n{causes}")
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -445,6 +442,17 @@ mod tests {
              ---- b stdout ----\nthread 'b' panicked at remote.rs:7:9:\nassertion failed\n{}",
             at("./remote/own.rs:4:1"),
         );
-        assert_eq!(causes(&said), expected);
+        let failed = Ended {
+            name: "remote".to_owned(),
+            seconds: 1.0,
+            is_good: false,
+            said,
+        };
+        let last = verdict(&[failed], 46, 9);
+        assert_eq!(
+            last,
+            format!("\n1 of 46 test programs failed: remote\n{expected}")
+        );
+        assert_eq!(verdict(&[], 46, 9), "\n46 test programs passed in 9 s\n");
     }
 }
