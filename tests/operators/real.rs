@@ -81,6 +81,12 @@ impl Scene {
         self.plane.admin().client().await
     }
 
+    /// The versions of operators of a namespace: `ClusterServiceVersions`.
+    async fn versions(&self, namespace: &str) -> Result<Api<DynamicObject>> {
+        let resource = olm_resource("ClusterServiceVersion", "clusterserviceversions");
+        Ok(Api::namespaced_with(self.admin().await?, namespace, &resource))
+    }
+
     /// Starts the program as the chart does, with the rights of the chart.
     async fn start_program(&self) -> Result<Hub> {
         let listed = [OPERATORS, OWN, SINGLE, WATCHED].map(str::to_owned);
@@ -155,10 +161,8 @@ impl Scene {
 
     /// OLM copied versions to the namespace that operators look after, and nothing else came there.
     async fn got_copies_only(&self) -> Result<()> {
-        let admin = self.admin().await?;
-        let resource = olm_resource("ClusterServiceVersion", "clusterserviceversions");
-        let versions: Api<DynamicObject> = Api::namespaced_with(admin.clone(), WATCHED, &resource);
-        let secrets: Api<Secret> = Api::namespaced(admin, WATCHED);
+        let versions = self.versions(WATCHED).await?;
+        let secrets: Api<Secret> = Api::namespaced(self.admin().await?, WATCHED);
         wait_for("versions that OLM copied", LIMIT, async || {
             let copied = versions
                 .list_metadata(&ListParams::default().labels(COPIED_FROM))
@@ -183,17 +187,26 @@ impl Scene {
         Ok(())
     }
 
+    /// Waits until OLM has ended an upgrade: a version that is deleted before is made again by OLM.
+    async fn until_upgraded(&self, from: &str, to: &str) -> Result<()> {
+        let versions = self.versions(OPERATORS).await?;
+        wait_for(&format!("{to} in the place of {from}"), LIMIT, async || {
+            let next = versions.get(to).await?;
+            let is_ended = next.data["status"]["phase"] == "Succeeded"
+                && versions.get_metadata_opt(from).await?.is_none();
+            Ok(is_ended.then_some(()))
+        })
+        .await
+    }
+
     /// Removes an operator as OLM's documentation says: its Subscription, and its version.
     async fn remove(&self, name: &str, version: &str) -> Result<()> {
-        let admin = self.admin().await?;
-        let olm = |kind: &str, plural: &str| -> Api<DynamicObject> {
-            Api::namespaced_with(admin.clone(), OPERATORS, &olm_resource(kind, plural))
-        };
+        let resource = olm_resource("Subscription", "subscriptions");
+        let subscriptions: Api<DynamicObject> =
+            Api::namespaced_with(self.admin().await?, OPERATORS, &resource);
         let delete = DeleteParams::default();
-        olm("Subscription", "subscriptions").delete(name, &delete).await?;
-        olm("ClusterServiceVersion", "clusterserviceversions")
-            .delete(version, &delete)
-            .await?;
+        subscriptions.delete(name, &delete).await?;
+        self.versions(OPERATORS).await?.delete(version, &delete).await?;
         Ok(())
     }
 
@@ -335,6 +348,7 @@ async fn operators_of_real_olm_run_because_of_the_pull_secrets_of_their_catalogs
     scene.until_linked("shop-controller-2", &[SECRET]).await?;
 
     // With its operator each copy goes, and nothing is left.
+    scene.until_upgraded("shop.v1.0.0", "shop.v2.0.0").await?;
     scene.remove("blog", "blog.v1.0.0").await?;
     scene.until_gone("second").await?;
     scene.until_linked("shop-controller-2", &[SECRET]).await?;
