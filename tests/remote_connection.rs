@@ -211,7 +211,6 @@ async fn a_start_with_dead_clusters_delays_no_other() -> Result<()> {
 /// The last announcement of a site comes after everything else of it, and before the first one after it is opened again.
 #[tokio::test]
 async fn the_last_word_is_the_last() -> Result<()> {
-    use k8s_openapi::jiff::Timestamp;
     use renderhub::plan::remote::site::SiteState;
     let remote = Remote::new("last").await?;
     let account = remote.account("hub").await?;
@@ -223,11 +222,9 @@ async fn the_last_word_is_the_last() -> Result<()> {
         if round % 2 == 0 {
             world.until_up(&site).await?;
         }
-        let last = SiteState::Down {
-            since: Timestamp::now(),
-            reason: Reason::FeatureDisabled,
-        };
-        world.registry.refuse(site.clone(), last);
+        world
+            .registry
+            .refuse(site.clone(), SiteState::down(Reason::FeatureDisabled));
         assert!(world.registry.client(&site).is_none());
         if round % 3 == 0 {
             world.until_down(&site, Reason::FeatureDisabled).await?;

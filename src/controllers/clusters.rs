@@ -283,7 +283,7 @@ impl ClusterController {
 
     /// Binds a site to a kubeconfig of the platform.
     fn bind_site(&mut self, site: &Arc<Site>, kubeconfig: &KubeconfigRef) {
-        let actions = self.bindings.bind(site, kubeconfig, Timestamp::now());
+        let actions = self.bindings.bind(site, kubeconfig);
         self.apply_actions(actions);
         if let (KubeconfigRef::Platform { secret, .. }, None) =
             (kubeconfig, self.bindings.connection_of(site))

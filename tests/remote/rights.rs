@@ -4,9 +4,10 @@
 use anyhow::{Context, Result};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded, Ready, Stalled};
+use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded, Ready, Stalled};
 use renderhub_harness::remote::ACCOUNT;
 use renderhub_harness::{apply, wait_for};
 use serde_json::{Value, json};
@@ -120,6 +121,48 @@ async fn a_right_that_is_missing_there_is_named_with_its_cluster() -> Result<()>
             .condition(&task, JobSucceeded, "True", "JobSucceeded")
             .await?;
     }
+    stage.passed();
+    Ok(())
+}
+
+/// A kubeconfig was replaced on a cluster that is connected for longer than it may be lost: its tasks have the whole time.
+#[tokio::test]
+async fn a_right_that_is_missing_once_a_kubeconfig_is_replaced_is_a_loss_from_then_on() -> Result<()> {
+    const LOST: SignedDuration = SignedDuration::from_secs(6);
+    let stage = Stage::with_flags("less", &[LOOPBACK, "--cluster-lost-timeout=6s"]).await?;
+    let cluster = stage.register(away().await?, json!({})).await?;
+    let task = stage.submit_to("shop", &cluster).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
+    let up = Timestamp::now();
+    wait_for("that time", LIMIT, async || {
+        Ok((Timestamp::now().duration_since(up) > LOST).then_some(()))
+    })
+    .await?;
+    let all_but_list = json!([
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "list", "watch", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+    ]);
+    rules(&cluster, all_but_list).await?;
+    let replaced = Timestamp::now();
+    let mut kubeconfig: Value = serde_saphyr::from_str(&cluster.remote.kubeconfig().await?)?;
+    // Another token alone would go on with the connections that there are.
+    kubeconfig["clusters"][0]["cluster"]["tls-server-name"] = json!("localhost");
+    stage
+        .put_kubeconfig(&cluster.name, &kubeconfig.to_string())
+        .await?;
+    let status = stage.condition(&task, JobFailed, "True", "JobLost").await?;
+    let mut conditions = status.conditions.into_iter();
+    let failed = conditions.find(|condition| condition.type_ == JobFailed.as_str());
+    let failed = failed.context("it was waited for")?.last_transition_time.0;
+    // A condition has whole seconds.
+    let kept = failed.duration_since(replaced) + SignedDuration::from_secs(1);
+    assert!(kept >= LOST, "lost {kept:#} after it was replaced");
+    cluster.remote.grant().await?;
+    cluster.cleared(&task).await?;
     stage.passed();
     Ok(())
 }

@@ -102,7 +102,7 @@ async fn who_may_look_at_no_namespace_is_not_recognised_and_refused() -> Result<
         // It is recognised once it may read.
         remote.grant(&account, role()).await?;
         match then {
-            Some(reason) => _ = world.until_down(&site, reason).await?,
+            Some(reason) => world.until_down(&site, reason).await?,
             None => _ = world.until_up(&site).await?,
         }
         remote.grant(&account, blind.clone()).await?;

@@ -207,14 +207,11 @@ impl World {
         waited.await.with_context(|| format!("{:?}", self.said(site)))
     }
 
-    /// Waits until a site is down for the reason, and since when.
-    pub async fn until_down(&self, site: &Site, why: Reason) -> Result<k8s_openapi::jiff::Timestamp> {
+    /// Waits until a site is down for the reason.
+    pub async fn until_down(&self, site: &Site, why: Reason) -> Result<()> {
         let waited = wait_for("the site to be down", LIMIT, async || {
-            Ok(match self.state(site) {
-                Some(SiteState::Down { since, reason }) if reason == why => Some(since),
-                Some(SiteState::Refused { since, refusal }) if refusal.reason == why => Some(since),
-                _ => None,
-            })
+            let reason = self.state(site).and_then(|state| state.reason());
+            Ok((reason == Some(why)).then_some(()))
         });
         waited
             .await
@@ -271,7 +268,7 @@ async fn listen(mut heard: mpsc::Receiver<ReceivedEvent>, log: Log) {
             TaskWatchEvent::Site(site, state) => match &state {
                 SiteState::Up => (site, Said::Up, state),
                 SiteState::Down { reason, .. } => (site, Said::Down(*reason), state),
-                SiteState::Refused { refusal, .. } => (site, Said::Down(refusal.reason), state),
+                SiteState::Refused(refusal) => (site, Said::Down(refusal.reason), state),
                 SiteState::Disconnected => (site, Said::Down(Reason::Disconnected), state),
             },
             other => panic!("a connection says nothing else: {other:?}"),

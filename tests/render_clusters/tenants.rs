@@ -84,12 +84,13 @@ impl World {
 
     /// Waits until the site is refused for the reason; the message.
     async fn refused(&self, site: &Site, reason: Reason) -> Result<String> {
-        let is_so = |state: &SiteState| matches!(state, SiteState::Refused { refusal, .. } if refusal.reason == reason);
+        let is_so =
+            |state: &SiteState| matches!(state, SiteState::Refused(refusal) if refusal.reason == reason);
         let state = self
             .state(site, &format!("it to be refused for {reason}"), is_so)
             .await?;
         match state {
-            SiteState::Refused { refusal, .. } => Ok(refusal.message),
+            SiteState::Refused(refusal) => Ok(refusal.message),
             SiteState::Up | SiteState::Disconnected | SiteState::Down { .. } => {
                 unreachable!("it was just looked at")
             }

@@ -5,8 +5,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::kubeconfig_validator::{KubeconfigHash, KubeconfigQuery, KubeconfigVerdict, ValidKubeconfig};
 use crate::plan::remote::kubeconfig_fault::KubeconfigFault;
 use crate::plan::remote::site::{ClusterName, Site, SiteState, TenantKubeconfig};
@@ -52,8 +50,6 @@ struct BindingState {
     sites: HashSet<Arc<Site>>,
     /// `None` until the kubeconfig was read.
     outcome: Option<BindingResult>,
-    /// Time since which the kubeconfig has a fault.
-    since: Option<Timestamp>,
 }
 
 impl BindingState {
@@ -82,12 +78,7 @@ pub struct ConnectionBindings {
 impl ConnectionBindings {
     /// Binds a site to a kubeconfig instead of its former one. The known result of the kubeconfig is applied to the site again,
     /// even if the binding is not new.
-    pub fn bind(
-        &mut self,
-        site: &Arc<Site>,
-        kubeconfig: &KubeconfigRef,
-        now: Timestamp,
-    ) -> Vec<BindingAction> {
+    pub fn bind(&mut self, site: &Arc<Site>, kubeconfig: &KubeconfigRef) -> Vec<BindingAction> {
         let mut actions = Vec::new();
         let before = self.sites.insert(Arc::clone(site), kubeconfig.clone());
         if let Some(before) = before.filter(|before| before != kubeconfig) {
@@ -101,10 +92,7 @@ impl ConnectionBindings {
         state.sites.insert(Arc::clone(site));
         match &state.outcome {
             Some(Ok((key, _))) => actions.insert(0, BindingAction::Open(key.clone(), Arc::clone(site))),
-            Some(Err(fault)) => {
-                let since = state.since.unwrap_or(now);
-                actions.insert(0, refuse(site, *fault, since));
-            }
+            Some(Err(fault)) => actions.insert(0, refuse(site, *fault)),
             None => {}
         }
         actions
@@ -142,16 +130,15 @@ impl ConnectionBindings {
         }
     }
 
-    /// Applies the verdict on a kubeconfig, which holds since `now`, or since the connection was lost.
+    /// Applies the verdict on a kubeconfig.
     pub fn apply_verdict(
         &mut self,
         kubeconfig: &KubeconfigRef,
         verdict: KubeconfigVerdict,
-        now: Timestamp,
     ) -> Vec<BindingAction> {
         match verdict {
             KubeconfigVerdict::Valid(found) => self.apply_valid(kubeconfig, *found),
-            KubeconfigVerdict::Invalid(fault) => self.apply_fault(kubeconfig, fault, now),
+            KubeconfigVerdict::Invalid(fault) => self.apply_fault(kubeconfig, fault),
             KubeconfigVerdict::Unchanged => Vec::new(),
         }
     }
@@ -162,7 +149,6 @@ impl ConnectionBindings {
         };
         let key = found.key;
         let before = state.outcome.replace(Ok((key.clone(), found.content)));
-        state.since = None;
         let mut actions = vec![BindingAction::ApplyKubeconfig(key.clone(), found.config)];
         let before = before.and_then(Result::ok).map(|(key, _)| key);
         if before.as_ref() != Some(&key) {
@@ -180,12 +166,7 @@ impl ConnectionBindings {
         actions
     }
 
-    fn apply_fault(
-        &mut self,
-        kubeconfig: &KubeconfigRef,
-        fault: KubeconfigFault,
-        now: Timestamp,
-    ) -> Vec<BindingAction> {
+    fn apply_fault(&mut self, kubeconfig: &KubeconfigRef, fault: KubeconfigFault) -> Vec<BindingAction> {
         let Some(state) = self.states.get_mut(kubeconfig) else {
             return Vec::new();
         };
@@ -193,10 +174,9 @@ impl ConnectionBindings {
         if before == Some(Err(fault)) {
             return Vec::new();
         }
-        let since = *state.since.get_or_insert(now);
         // The refusal precedes the end of the connection, whose reason is less specific.
         let sites = state.sites.iter();
-        let mut actions: Vec<BindingAction> = sites.map(|site| refuse(site, fault, since)).collect();
+        let mut actions: Vec<BindingAction> = sites.map(|site| refuse(site, fault)).collect();
         if let Some(Ok((key, _))) = before {
             actions.extend(self.release(&key, kubeconfig, fault));
         }
@@ -315,17 +295,11 @@ impl ConnectionBindings {
 }
 
 /// The action that refuses a site.
-pub fn refuse(site: &Arc<Site>, fault: KubeconfigFault, since: Timestamp) -> BindingAction {
+pub fn refuse(site: &Arc<Site>, fault: KubeconfigFault) -> BindingAction {
     let state = match (&site.cluster, fault) {
         (ClusterName::Platform(_), KubeconfigFault::Disconnected) => SiteState::Disconnected,
-        (ClusterName::Platform(_), fault) => SiteState::Down {
-            since,
-            reason: fault.reason(),
-        },
-        (ClusterName::Own(own), fault) => SiteState::Refused {
-            since,
-            refusal: own.refusal(fault),
-        },
+        (ClusterName::Platform(_), fault) => SiteState::down(fault.reason()),
+        (ClusterName::Own(own), fault) => SiteState::Refused(own.refusal(fault)),
     };
     BindingAction::Refuse(Arc::clone(site), state)
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
@@ -162,15 +161,7 @@ impl ClusterController {
 
     /// Applies the verdict on a kubeconfig, and updates the status of its clusters.
     pub(super) fn apply_verdict(&mut self, kubeconfig: &KubeconfigRef, verdict: KubeconfigVerdict) {
-        // A connection that is lost already keeps the time of its loss.
-        let report = self
-            .bindings
-            .key_of(kubeconfig)
-            .and_then(|key| self.reports.get(key));
-        let since = report.and_then(|report| report.health.since);
-        let actions = self
-            .bindings
-            .apply_verdict(kubeconfig, verdict, since.unwrap_or_else(Timestamp::now));
+        let actions = self.bindings.apply_verdict(kubeconfig, verdict);
         self.apply_actions(actions);
         for name in self.bindings.names_by(kubeconfig) {
             self.status_queue.add(&name);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore};
 
 use super::connection_bindings::{KubeconfigRef, refuse};
@@ -24,7 +23,7 @@ impl ClusterController {
 
     /// Refuses a site of the platform because its `RenderCluster` does not exist.
     pub(super) fn refuse_without_cluster(&mut self, site: &Arc<Site>) {
-        self.apply_actions(vec![refuse(site, KubeconfigFault::NoCluster, Timestamp::now())]);
+        self.apply_actions(vec![refuse(site, KubeconfigFault::NoCluster)]);
     }
 
     pub(super) fn open(&mut self, site: &Arc<Site>) {
@@ -40,7 +39,7 @@ impl ClusterController {
                 if has_place {
                     self.start_watcher(site, &own);
                 } else {
-                    self.apply_actions(vec![refuse(site, KubeconfigFault::Full, Timestamp::now())]);
+                    self.apply_actions(vec![refuse(site, KubeconfigFault::Full)]);
                 }
             }
         }
@@ -63,7 +62,7 @@ impl ClusterController {
 
     fn start_watcher(&mut self, site: &Arc<Site>, own: &Arc<TenantKubeconfig>) {
         let kubeconfig = KubeconfigRef::Own(Arc::clone(own));
-        let actions = self.bindings.bind(site, &kubeconfig, Timestamp::now());
+        let actions = self.bindings.bind(site, &kubeconfig);
         self.apply_actions(actions);
         if let Some(handle) = self.watchers.get_mut(own) {
             handle.idle = None;

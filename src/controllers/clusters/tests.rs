@@ -117,15 +117,13 @@ async fn a_report_on_a_deleted_cluster_shows_no_metrics_of_it() {
         content: KubeconfigHash::of(b"1"),
     }));
     let kubeconfig = controller.bindings.kubeconfig_of(&site()).cloned().unwrap();
-    controller
-        .bindings
-        .apply_verdict(&kubeconfig, valid, Timestamp::UNIX_EPOCH);
+    controller.bindings.apply_verdict(&kubeconfig, valid);
     let report = ConnectionReport {
         key,
         health: ConnectionHealth {
             phase: ConnectionPhase::Up,
             fault: None,
-            since: None,
+            unanswered_since: None,
             version: None,
             last_probe: Some(Timestamp::UNIX_EPOCH),
             attempts: 0,

@@ -16,7 +16,7 @@ use crate::kubernetes::watch::TaskWatchScope;
 use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::relist::{RelistMark, Relists};
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
-use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
+use crate::plan::remote::site::{KnownSite, RemoteTarget};
 use crate::plan::task::model::{Task, TaskId, TaskPhase};
 use crate::plan::task::retention::RemovalState;
 use crate::plan::task::status_seal::LastStatusDigest;
@@ -79,8 +79,8 @@ const PHASES: [(TaskPhase, &str); 4] = [
 pub struct RemoteTaskView {
     /// Whether something of it may be there that was not seen.
     pub may_be_there: bool,
-    /// Its site and the site's state.
-    pub site: Option<(Arc<Site>, SiteState)>,
+    /// Its site.
+    pub site: Option<KnownSite>,
     /// The way there for one reconcile, where it is connected.
     pub way: Option<Arc<dyn ApiTransport>>,
 }

@@ -12,7 +12,7 @@ use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
 use crate::plan::remote::ledger;
 use crate::plan::remote::ledger::{Ledger, MAX_ORPHANS, OrphanRecord};
-use crate::plan::remote::site::{ClusterName, Site, SiteState};
+use crate::plan::remote::site::{ClusterName, KnownSite, Site, SiteState};
 
 use super::ledger_writes::LedgerWrites;
 use crate::controllers::sweep::paged_sweep::SweepPermits;
@@ -51,10 +51,7 @@ pub struct SiteRecord {
 impl SiteRecord {
     fn new(lost_since: Timestamp, is_recorded: bool) -> Self {
         Self {
-            announced: SiteState::Down {
-                since: lost_since,
-                reason: Reason::Connecting,
-            },
+            announced: SiteState::down(Reason::Connecting),
             list: SiteListState::Open,
             lost_since,
             is_recorded,
@@ -66,26 +63,10 @@ impl SiteRecord {
 
     /// The state of the site for the tasks there.
     fn state(&self) -> SiteState {
-        let since = self.lost_since;
-        match &self.announced {
-            SiteState::Disconnected => SiteState::Disconnected,
-            SiteState::Up if self.list == SiteListState::Whole => SiteState::Up,
-            SiteState::Up => SiteState::Down {
-                since,
-                reason: if self.list == SiteListState::Forbidden {
-                    Reason::Forbidden
-                } else {
-                    Reason::Connecting
-                },
-            },
-            SiteState::Down { reason, .. } => SiteState::Down {
-                since,
-                reason: *reason,
-            },
-            SiteState::Refused { refusal, .. } => SiteState::Refused {
-                since,
-                refusal: refusal.clone(),
-            },
+        match (&self.announced, self.list) {
+            (SiteState::Up, SiteListState::Forbidden) => SiteState::down(Reason::Forbidden),
+            (SiteState::Up, SiteListState::Open) => SiteState::down(Reason::Connecting),
+            (announced, _) => announced.clone(),
         }
     }
 }
@@ -145,9 +126,14 @@ impl SiteIndex {
         self.all.get_key_value(site).map(|(known, _)| known)
     }
 
-    /// The state of a site.
-    pub fn state(&self, site: &Site) -> Option<SiteState> {
-        self.all.get(site).map(SiteRecord::state)
+    /// What is known of a site.
+    pub fn get(&self, site: &Site) -> Option<KnownSite> {
+        let (site, record) = self.all.get_key_value(site)?;
+        Some(KnownSite {
+            site: Arc::clone(site),
+            state: record.state(),
+            lost_since: record.lost_since,
+        })
     }
 
     /// Whether the hub can read and change the objects there.
@@ -221,18 +207,16 @@ impl SiteIndex {
             return SiteTransition::Nothing;
         };
         let was_up = std::mem::replace(&mut entry.list, SiteListState::Open) == SiteListState::Whole;
-        if entry.announced == SiteState::Disconnected {
-            // The time of a loss counts from the first attempt to connect again.
+        // From the first attempt to connect again, where the hub was kept away; a site that is listed again is not reached either.
+        if was_up || entry.announced == SiteState::Disconnected {
             entry.lost_since = now;
+        }
+        if let Some(since) = state.unanswered_since().filter(|_| was_up) {
+            entry.lost_since = since.min(now);
         }
         let transition = match &state {
             SiteState::Up => SiteTransition::Connected,
-            SiteState::Down { since, .. } | SiteState::Refused { since, .. } => {
-                if was_up {
-                    entry.lost_since = (*since).min(now);
-                }
-                SiteTransition::Lost
-            }
+            SiteState::Down { .. } | SiteState::Refused(_) => SiteTransition::Lost,
             SiteState::Disconnected => SiteTransition::KeptAway,
         };
         entry.announced = state;
@@ -340,7 +324,7 @@ impl SiteIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::remote::site::TenantKubeconfig;
+    use crate::plan::remote::site::{JobSiteState, TenantKubeconfig};
     use crate::plan::task::tenant::ReadIdentity;
 
     fn at(second: i64) -> Timestamp {
@@ -367,18 +351,15 @@ mod tests {
         }
     }
 
-    fn down(second: i64) -> SiteState {
-        SiteState::Down {
-            since: at(second),
-            reason: Reason::Unreachable,
-        }
-    }
+    const DOWN: SiteState = SiteState::down(Reason::Unreachable);
 
     fn since(sites: &SiteIndex, site: &Site) -> Option<Timestamp> {
-        match sites.state(site)? {
-            SiteState::Down { since, .. } | SiteState::Refused { since, .. } => Some(since),
-            SiteState::Up | SiteState::Disconnected => None,
-        }
+        let known = sites.get(site)?;
+        JobSiteState::At(&known.state, known.lost_since).lost_since()
+    }
+
+    fn state(sites: &SiteIndex, site: &Site) -> Option<SiteState> {
+        sites.get(site).map(|known| known.state)
     }
 
     /// Whether the ledger is to forget one loss, and nothing else is to be written.
@@ -395,7 +376,7 @@ mod tests {
         sites.transition(&site, SiteState::Up, at(0));
         sites.listed(&site);
         // A loss that began before is forgotten, here and in the ledger.
-        sites.transition(&site, down(50), at(51));
+        sites.transition(&site, DOWN, at(50));
         sites.record_loss(&site);
         assert_eq!(sites.ledger.take(), Some(ledger::record_loss(&site, at(50))));
         sites.ledger.end(None);
@@ -404,12 +385,16 @@ mod tests {
             assert_eq!(away, SiteTransition::KeptAway);
             assert_eq!(forgets(&mut sites, &site), forgets_it, "{second}");
         }
-        assert_eq!(sites.state(&site), Some(SiteState::Disconnected));
+        assert_eq!(state(&sites, &site), Some(SiteState::Disconnected));
         assert!(!sites.is_reached(&site) && !sites.listed(&site));
-        // It counts from the next attempt to connect, and not from the loss that the connection reports.
-        sites.transition(&site, down(55), at(900));
+        // It counts from the next attempt to connect, whatever the connection says of its calls.
+        let unanswered = SiteState::Down {
+            reason: Reason::Unreachable,
+            unanswered_since: Some(at(55)),
+        };
+        sites.transition(&site, unanswered, at(900));
         assert_eq!(since(&sites, &site), Some(at(900)));
-        sites.transition(&site, down(901), at(901));
+        sites.transition(&site, DOWN, at(901));
         assert_eq!(since(&sites, &site), Some(at(900)), "the first loss since");
         // The same where an earlier process wrote the loss down.
         let mut sites = SiteIndex::default();
@@ -433,8 +418,8 @@ mod tests {
         );
         assert!(!sites.is_reached(&site) && since(&sites, &site) == Some(at(0)));
         assert!(sites.listed(&site) && !forgets(&mut sites, &site));
-        assert!(sites.is_reached(&site) && sites.state(&site) == Some(SiteState::Up));
-        assert_eq!(sites.transition(&site, down(50), at(50)), SiteTransition::Lost);
+        assert!(sites.is_reached(&site) && state(&sites, &site) == Some(SiteState::Up));
+        assert_eq!(sites.transition(&site, DOWN, at(50)), SiteTransition::Lost);
         assert!(!sites.listed(&site), "a list of before says nothing now");
     }
 
@@ -443,21 +428,53 @@ mod tests {
         let (mut sites, site) = (SiteIndex::default(), platform());
         sites.transition(&site, SiteState::Up, at(0));
         sites.listed(&site);
-        sites.transition(&site, down(50), at(51));
+        sites.transition(&site, DOWN, at(50));
         for recorded in [Some(ledger::record_loss(&site, at(50))), None] {
             sites.record_loss(&site);
             assert_eq!(sites.ledger.take(), recorded, "once");
             sites.ledger.end(None);
         }
-        for transition in [down(60), SiteState::Up, down(70)] {
+        for transition in [DOWN, SiteState::Up, DOWN] {
             sites.transition(&site, transition, at(80));
             assert_eq!(since(&sites, &site), Some(at(50)));
         }
         sites.transition(&site, SiteState::Up, at(90));
         assert!(sites.listed(&site));
         assert!(forgets(&mut sites, &site), "the ledger spoke of it");
-        sites.transition(&site, down(200), at(201));
+        sites.transition(&site, DOWN, at(200));
         assert_eq!(since(&sites, &site), Some(at(200)), "another loss");
+    }
+
+    /// As after the kubeconfig was replaced: until everything is listed on the new connection the site is not reached.
+    #[test]
+    fn a_site_that_is_listed_again_counts_as_lost_from_then_at_the_earliest() {
+        let (mut sites, site) = (SiteIndex::default(), platform());
+        sites.transition(&site, SiteState::Up, at(0));
+        sites.listed(&site);
+        sites.transition(&site, SiteState::Up, at(90_000));
+        assert!(!sites.is_reached(&site));
+        assert_eq!(since(&sites, &site), Some(at(90_000)));
+        sites.transition(&site, DOWN, at(90_010));
+        assert_eq!(since(&sites, &site), Some(at(90_000)));
+    }
+
+    #[test]
+    fn a_cluster_that_answers_no_call_is_lost_since_the_first_over_its_returns() {
+        let (mut sites, site) = (SiteIndex::default(), platform());
+        let unanswered = |second| SiteState::Down {
+            reason: Reason::Unreachable,
+            unanswered_since: Some(at(second)),
+        };
+        sites.transition(&site, SiteState::Up, at(0));
+        for second in [50, 100, 150] {
+            sites.listed(&site);
+            sites.transition(&site, unanswered(50), at(second));
+            assert_eq!(since(&sites, &site), Some(at(50)), "{second}");
+            sites.transition(&site, SiteState::Up, at(second + 1));
+        }
+        sites.listed(&site);
+        sites.transition(&site, unanswered(300), at(200));
+        assert_eq!(since(&sites, &site), Some(at(200)), "never in the future");
     }
 
     #[test]
@@ -529,7 +546,7 @@ mod tests {
             matches!(&sites.requests[..], [SiteRequest::Open(_)]),
             "one question for all"
         );
-        sites.transition(&site, down(5), at(5));
+        sites.transition(&site, DOWN, at(5));
         sites.record_loss(&site);
         assert!(sites.ledger.take().is_some());
         sites.ledger.end(None);
@@ -545,7 +562,7 @@ mod tests {
         let site = sites.intern(platform(), at(0));
         sites.add_task(&site, &task);
         sites.add_task(&site, &TaskUid::new("t2"));
-        sites.transition(&site, down(50), at(50));
+        sites.transition(&site, DOWN, at(50));
         sites.record_loss(&site);
         assert_eq!(sites.ledger.take(), Some(ledger::record_loss(&site, at(0))));
         sites.ledger.end(None);

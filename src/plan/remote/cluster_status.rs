@@ -44,7 +44,7 @@ impl ClusterState {
         let health = ConnectionHealth {
             phase: ConnectionPhase::Connecting,
             fault,
-            since: None,
+            unanswered_since: None,
             version: None,
             last_probe: None,
             attempts: 0,

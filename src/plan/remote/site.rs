@@ -3,6 +3,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -111,21 +112,25 @@ pub enum SiteState {
     Disconnected,
     /// It is not connected.
     Down {
-        /// Time of the first loss; failed attempts do not change it.
-        since: Timestamp,
         /// Why.
         reason: Reason,
+        /// Time since which the cluster answers probes and no call, over its connections: the loss counts from then.
+        unanswered_since: Option<Timestamp>,
     },
-    /// Its kubeconfig cannot be read as the tenant, for this reason; that is a loss too.
-    Refused {
-        /// Time of the first loss or refusal.
-        since: Timestamp,
-        /// The refusal that the tenant sees.
-        refusal: Refusal,
-    },
+    /// Its kubeconfig cannot be read as the tenant, who sees this refusal; that is a loss too.
+    Refused(Refusal),
 }
 
 impl SiteState {
+    /// It is not connected, for this reason.
+    #[must_use]
+    pub const fn down(reason: Reason) -> Self {
+        Self::Down {
+            reason,
+            unanswered_since: None,
+        }
+    }
+
     /// Name of the state, for a log.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -133,7 +138,16 @@ impl SiteState {
             Self::Up => "up",
             Self::Disconnected => "disconnected",
             Self::Down { .. } => "down",
-            Self::Refused { .. } => "refused",
+            Self::Refused(_) => "refused",
+        }
+    }
+
+    /// Time since which the cluster answers no call; `None` where it is not down for that.
+    #[must_use]
+    pub const fn unanswered_since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Down { unanswered_since, .. } => *unanswered_since,
+            Self::Up | Self::Disconnected | Self::Refused(_) => None,
         }
     }
 
@@ -143,9 +157,20 @@ impl SiteState {
         match self {
             Self::Up | Self::Disconnected => None,
             Self::Down { reason, .. } => Some(*reason),
-            Self::Refused { refusal, .. } => Some(refusal.reason),
+            Self::Refused(refusal) => Some(refusal.reason),
         }
     }
+}
+
+/// A site of a task, as the task controller knows it.
+#[derive(Clone, Debug)]
+pub struct KnownSite {
+    /// Which it is.
+    pub site: Arc<Site>,
+    /// Its state.
+    pub state: SiteState,
+    /// When it was lost first since it was up; without meaning while it is up.
+    pub lost_since: Timestamp,
 }
 
 /// State of the place of a task's Job.
@@ -155,23 +180,23 @@ pub enum JobSiteState<'a> {
     Hub,
     /// It is a site that no task has requested yet.
     Unasked,
-    /// It is a site.
-    At(&'a SiteState),
+    /// It is a site, and the time of its last loss.
+    At(&'a SiteState, Timestamp),
 }
 
 impl JobSiteState<'_> {
     /// Whether the hub can read and write objects there.
     #[must_use]
     pub const fn is_reached(&self) -> bool {
-        matches!(self, Self::Hub | Self::At(SiteState::Up))
+        matches!(self, Self::Hub | Self::At(SiteState::Up, _))
     }
 
     /// Time of the loss; `None` where it is not lost, or disconnected on purpose.
     #[must_use]
     pub const fn lost_since(&self) -> Option<Timestamp> {
         match self {
-            Self::Hub | Self::Unasked | Self::At(SiteState::Up | SiteState::Disconnected) => None,
-            Self::At(SiteState::Down { since, .. } | SiteState::Refused { since, .. }) => Some(*since),
+            Self::Hub | Self::Unasked | Self::At(SiteState::Up | SiteState::Disconnected, _) => None,
+            Self::At(SiteState::Down { .. } | SiteState::Refused(_), lost_since) => Some(*lost_since),
         }
     }
 }

@@ -98,11 +98,11 @@ fn placed(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileSt
 fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileStep> {
     let waiting = ReconcileStep::wait_for_site;
     match o.site {
-        JobSiteState::Hub | JobSiteState::At(SiteState::Up) => Ok(()),
+        JobSiteState::Hub | JobSiteState::At(SiteState::Up, _) => Ok(()),
         // A RenderCluster that was disconnected refused the task before; one that is connected again changes its site in a
         // moment.
-        JobSiteState::Unasked | JobSiteState::At(SiteState::Disconnected) => Err(waiting(None)),
-        JobSiteState::At(SiteState::Refused { refusal, .. }) => {
+        JobSiteState::Unasked | JobSiteState::At(SiteState::Disconnected, _) => Err(waiting(None)),
+        JobSiteState::At(SiteState::Refused(refusal), _) => {
             let step = refused(o, spec, refusal);
             Err(if matches!(step, ReconcileStep::Rest { .. }) {
                 waiting(None)
@@ -110,8 +110,8 @@ fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileS
                 step
             })
         }
-        JobSiteState::At(SiteState::Down { since, reason }) => {
-            let due = after(*since, SOON_CONNECTED);
+        JobSiteState::At(SiteState::Down { reason, .. }, lost_since) => {
+            let due = after(lost_since, SOON_CONNECTED);
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
             }

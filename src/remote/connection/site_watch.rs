@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +19,7 @@ use crate::base::metrics::KindLabel;
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::watch::{JobMetadata, ReceivedEvent, TaskWatchEvent, WatchChange};
 use crate::kubernetes::write_fence::FenceClosed;
-use crate::plan::remote::health::{ClockReading, ConnectionFault, SiteWatchStateMachine};
+use crate::plan::remote::health::{ConnectionFault, SiteWatchStateMachine};
 use crate::plan::remote::site::{ClusterName, Site, SiteState};
 use crate::remote::jobs::watch_jobs;
 
@@ -63,14 +62,14 @@ pub(super) struct SiteWatch {
 }
 
 impl SiteWatch {
-    pub(super) fn new(site: &Site, permit: Arc<AnnouncePermit>, now: ClockReading) -> Self {
+    pub(super) fn new(site: &Site, permit: Arc<AnnouncePermit>) -> Self {
         let user = site.user().map(|user| HeaderValue::from_str(&user)).transpose();
         Self {
             valid: permit.closed.child_token(),
             permit,
             // A site that must impersonate is never used without the header.
             user: user.map_err(|_| ConnectionFault::ImpersonationNotEffective),
-            watching: SiteWatchStateMachine::new(now),
+            watching: SiteWatchStateMachine::default(),
             announced: None,
             number: 0,
             task: None,
@@ -124,8 +123,8 @@ impl SiteWatch {
     }
 
     /// The state to announce next, if there is a new one; `Up` is announced once for each watch.
-    pub(super) fn next_announcement(&self, site: &Site, now: ClockReading) -> Option<SiteState> {
-        let state = self.site_state(site, now);
+    pub(super) fn next_announcement(&self, site: &Site) -> Option<SiteState> {
+        let state = self.site_state(site);
         let is_known = self.announced.as_ref().is_some_and(|(announced, number)| {
             *announced == state && (state != SiteState::Up || *number == self.number)
         });
@@ -135,22 +134,13 @@ impl SiteWatch {
     }
 
     /// The state of the site; for a tenant's own cluster with the refusal that the tenant has to resolve.
-    fn site_state(&self, site: &Site, now: ClockReading) -> SiteState {
-        let state = self.watching.site_state(now);
-        let (SiteState::Down { since, .. }, ClusterName::Own(own)) = (&state, &site.cluster) else {
+    fn site_state(&self, site: &Site) -> SiteState {
+        let state = self.watching.site_state();
+        let ClusterName::Own(own) = &site.cluster else {
             return state;
         };
-        let since = *since;
         let refusal = self.watching.fault().and_then(|fault| own.disconnection(fault));
-        refusal.map_or(state, |refusal| SiteState::Refused { since, refusal })
-    }
-
-    /// The time since which a site that is closed now counts as down.
-    pub(super) fn since(&self, now: ClockReading) -> Timestamp {
-        match &self.announced {
-            Some((SiteState::Down { since, .. } | SiteState::Refused { since, .. }, _)) => *since,
-            _ => now.wall,
-        }
+        refusal.map_or(state, SiteState::Refused)
     }
 }
 

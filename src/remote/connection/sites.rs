@@ -34,7 +34,7 @@ impl ConnectionActor {
         for (site, permit) in new {
             let before = permit.before.clone();
             self.site_watches
-                .insert(Arc::clone(&site), SiteWatch::new(&site, permit, now()));
+                .insert(Arc::clone(&site), SiteWatch::new(&site, permit));
             self.tasks.spawn(async move {
                 before.done().await;
                 ConnectionTaskResult::Permitted(site)
@@ -109,10 +109,9 @@ impl ConnectionActor {
     /// Sends each changed site state to the task controller, and updates the report of the connection.
     pub(super) async fn announce_changes(&mut self) {
         let health = self.connection.health();
-        let now = now();
         if !self.connection.is_up() {
             for site_watch in self.site_watches.values_mut() {
-                site_watch.watching.lost(&health, now);
+                site_watch.watching.lost(&health);
             }
         }
         // Sites that are up already must not wait for one that was opened later.
@@ -166,7 +165,7 @@ impl ConnectionActor {
         if !site_watch.permit.before.are_done() {
             return;
         }
-        let Some(state) = site_watch.next_announcement(site, now()) else {
+        let Some(state) = site_watch.next_announcement(site) else {
             return;
         };
         if state == SiteState::Up && !self.is_settled {
@@ -183,7 +182,7 @@ impl ConnectionActor {
                 let client = SiteClient::new(Arc::clone(&self.shared), user, site_watch.valid.clone());
                 self.common.site_clients.insert(Arc::clone(site), client);
             }
-            SiteState::Disconnected | SiteState::Down { .. } | SiteState::Refused { .. } => {
+            SiteState::Disconnected | SiteState::Down { .. } | SiteState::Refused(_) => {
                 self.common.remove_site_client(site, site_watch);
             }
         }
@@ -208,8 +207,7 @@ impl ConnectionActor {
                 continue;
             };
             site_watch.permit.before.done().await;
-            let since = site_watch.since(now());
-            let state = SiteState::Down { since, reason };
+            let state = SiteState::down(reason);
             _ = self
                 .common
                 .inputs

@@ -37,7 +37,7 @@ impl TaskController {
     }
 
     fn start_pass(&mut self, uid: TaskUid, waited_for: Option<&ConcurrencyPool>, now: Instant) {
-        let site = self.site_and_state(&uid);
+        let site = self.known_site(&uid);
         let (view, due) = if self.finished.awaits_removal(&self.index, &uid) {
             (None, None)
         } else {
@@ -101,7 +101,7 @@ fn span_of(view: &TaskView) -> Span {
         kind = view.id.kind.as_str(),
         namespace = view.id.namespace,
         task_name = view.id.name,
-        cluster = site.map(|(site, _)| tracing::field::display(&site.cluster)),
+        cluster = site.map(|known| tracing::field::display(&known.site.cluster)),
     )
 }
 

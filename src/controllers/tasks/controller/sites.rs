@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
-use crate::plan::remote::site::{RemoteTarget, Site, SiteState};
+use crate::plan::remote::site::{KnownSite, RemoteTarget, Site, SiteState};
 use crate::plan::task::model::TaskPhase;
 use crate::remote::SiteRequest;
 
@@ -35,9 +35,9 @@ impl TaskController {
         Some(self.sites.intern(site, Timestamp::now()))
     }
 
-    /// The site of a task and its state, for a reconcile; requests the site if the task has objects there, or has the slot to
+    /// What is known of a task's site, for a reconcile; requests the site if the task has objects there, or has the slot to
     /// create them: a deleted `RenderCluster` closes a site that was not requested, under the Job that was just created.
-    pub(super) fn site_and_state(&mut self, uid: &TaskUid) -> Option<(Arc<Site>, SiteState)> {
+    pub(super) fn known_site(&mut self, uid: &TaskUid) -> Option<KnownSite> {
         let is_there = needs_site(self.index.task(uid)?) || self.index.has_job(uid);
         let remote = &self.index.task(uid)?.remote;
         let is_own = matches!(remote.target.as_deref(), Some(RemoteTarget::Own(_)));
@@ -52,8 +52,7 @@ impl TaskController {
             // Before the reconcile begins, so that the cluster controller hears of it before a Job is there.
             self.follow_sites();
         }
-        let state = self.sites.state(&site)?;
-        Some((site, state))
+        self.sites.get(&site)
     }
 
     fn join_site(&mut self, uid: &TaskUid, site: &Arc<Site>) {

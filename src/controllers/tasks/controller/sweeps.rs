@@ -125,7 +125,7 @@ impl TaskController {
     /// Gives the place of a list back; the next one is after a pause.
     pub(super) fn end_list(&mut self, site: &Arc<Site>, pause: Duration) {
         self.sweeps.sites.done(site);
-        if self.sites.state(site).is_some() {
+        if self.sites.known(site).is_some() {
             self.sweeps.sites.add_at(site, Instant::now() + pause);
         }
     }

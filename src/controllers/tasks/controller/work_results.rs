@@ -53,7 +53,7 @@ impl TaskController {
             WorkItem::Removal => self.sweeps.hasten(soon),
             WorkItem::SiteList(site) => self.end_list(&site, SWEEP_RETRY),
             WorkItem::SiteRemoval(site) => {
-                if self.sites.state(&site).is_some() {
+                if self.sites.known(&site).is_some() {
                     self.sweeps.sites.add_at(&site, soon);
                 }
             }

@@ -103,7 +103,7 @@ impl Reconciler<'_> {
 
     fn location(&self) -> JobLocation {
         let site = self.view.remote.site.as_ref().filter(|_| self.target.is_some());
-        site.map(|(site, _)| Arc::clone(site))
+        site.map(|known| Arc::clone(&known.site))
     }
 
     async fn pull_secret(

@@ -17,7 +17,7 @@ use crate::plan::platform::catalog::{CopiedCredentials, CopyRequest};
 use crate::plan::remote::ledger::{OrphanRecord, record_orphan};
 use crate::plan::remote::lost_cluster::RemoteLeftovers;
 use crate::plan::remote::placement::target;
-use crate::plan::remote::site::{JobSiteState, Site, SiteState};
+use crate::plan::remote::site::{JobSiteState, KnownSite, Site, SiteState};
 use crate::plan::task::adoption::{ObjectCreator, maker};
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::job_state::CompletionHint;
@@ -50,14 +50,9 @@ impl ReconcileContext {
     ///
     /// # Errors
     /// When it is worth trying again, where the site may not be asked now.
-    pub fn transport_for(
-        &self,
-        site: Option<&(Arc<Site>, SiteState)>,
-    ) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
-        match site {
-            Some((site, SiteState::Up)) => self.site_clients.reserve(site),
-            _ => Ok(None),
-        }
+    pub fn transport_for(&self, site: Option<&KnownSite>) -> Result<Option<Arc<dyn ApiTransport>>, Instant> {
+        site.filter(|known| known.state == SiteState::Up)
+            .map_or(Ok(None), |known| self.site_clients.reserve(&known.site))
     }
 }
 
@@ -67,7 +62,7 @@ impl Reconciler<'_> {
         let spec = task.decoded.spec.as_ref();
         let target = spec.and_then(|spec| target(&task.id, spec, &self.context.tenancy).transpose());
         self.target = target;
-        if let Some((site, _)) = &self.view.remote.site {
+        if let Some(KnownSite { site, .. }) = &self.view.remote.site {
             self.placement = JobPlacement {
                 hub_id: self.context.hub_placement.hub_id.clone(),
                 cluster: Some(site.cluster.to_string()),
@@ -82,7 +77,7 @@ impl Reconciler<'_> {
         match (&self.target, &self.view.remote.site) {
             (None, _) => JobSiteState::Hub,
             (Some(_), None) => JobSiteState::Unasked,
-            (Some(_), Some((_, state))) => JobSiteState::At(state),
+            (Some(_), Some(known)) => JobSiteState::At(&known.state, known.lost_since),
         }
     }
 
@@ -91,12 +86,8 @@ impl Reconciler<'_> {
         if self.target.is_none() {
             return Ok(self.context.hub_client.objects().clone());
         }
-        let (site, _) = self
-            .view
-            .remote
-            .site
-            .as_ref()
-            .ok_or(ReconcileError::NotConnected)?;
+        let known = self.view.remote.site.as_ref();
+        let site = &known.ok_or(ReconcileError::NotConnected)?.site;
         let way = self.view.remote.way.clone().ok_or(ReconcileError::NotConnected)?;
         let hub_id = self.context.hub_placement.hub_id.clone();
         Ok(TaskObjectClient::new(way, None, site.namespace.clone(), hub_id))
@@ -130,11 +121,10 @@ impl Reconciler<'_> {
             Err(CallError::Unauthorized) => Reason::Unauthorized,
             Err(error) => return Err(error.into()),
         };
-        let Some((_, state)) = self.view.remote.site.as_mut().filter(|_| self.target.is_some()) else {
+        let Some(known) = self.view.remote.site.as_mut().filter(|_| self.target.is_some()) else {
             return Err(CallError::Forbidden.into());
         };
-        let since = Timestamp::now();
-        *state = SiteState::Down { since, reason };
+        (known.state, known.lost_since) = (SiteState::down(reason), Timestamp::now());
         Ok(false)
     }
 
@@ -186,7 +176,7 @@ impl Reconciler<'_> {
 
     /// Records in the ledger what may be left on an unreached cluster, as far as there is space, and reports it.
     pub(super) async fn record_leftovers(&mut self, task: &Arc<Task>) -> Result<(), ReconcileError> {
-        let Some((site, _)) = &self.view.remote.site else {
+        let Some(KnownSite { site, .. }) = &self.view.remote.site else {
             self.leftovers = RemoteLeftovers::WrittenDown;
             return Ok(());
         };

@@ -20,7 +20,7 @@ fn connection(phase: ConnectionPhase, fault: Option<health::ConnectionFault>) ->
     let health = ConnectionHealth {
         phase,
         fault,
-        since: None,
+        unanswered_since: None,
         version: None,
         last_probe: None,
         attempts: 0,

@@ -24,8 +24,8 @@ pub struct ConnectionHealth {
     pub phase: ConnectionPhase,
     /// Why it is down; `None` while it is up.
     pub fault: Option<ConnectionFault>,
-    /// When it was lost first, or made; `None` while it is up.
-    pub since: Option<Timestamp>,
+    /// Time since which the cluster answers probes and no call, over its connections; `None` where it is not lost for that.
+    pub unanswered_since: Option<Timestamp>,
     /// Last known version of Kubernetes there.
     pub version: Option<KubernetesVersion>,
     /// When the cluster answered last.

@@ -66,16 +66,16 @@ pub struct ConnectionStateMachine {
     seed: u64,
     state: ConnectionState,
     reread: CredentialReread,
-    since: Option<Timestamp>,
     fault: Option<ConnectionFault>,
     misses: u32,
     /// Attempts that the back-off counts.
     attempts: u32,
     /// Attempts that the status shows: since the loss, with this kubeconfig.
     attempts_shown: u32,
-    /// Losses by unanswered calls since the last answered call, and the time of the first.
+    /// Losses by unanswered calls since the last answered call, the time of the first, and whether it is lost by them now.
     stalls: u32,
     stalled: Option<Timestamp>,
+    is_stalled: bool,
     version: Option<KubernetesVersion>,
     last_probe: Option<Timestamp>,
 }
@@ -89,13 +89,13 @@ impl ConnectionStateMachine {
             seed,
             state: ConnectionState::wait(now, Duration::ZERO),
             reread: CredentialReread::No,
-            since: Some(now.wall),
             fault: Some(ConnectionFault::Connecting),
             misses: 0,
             attempts: 0,
             attempts_shown: 0,
             stalls: 0,
             stalled: None,
+            is_stalled: false,
             version: None,
             last_probe: None,
         }
@@ -246,7 +246,7 @@ impl ConnectionStateMachine {
         ConnectionHealth {
             phase,
             fault: self.fault,
-            since: self.since,
+            unanswered_since: self.stalled.filter(|_| self.is_stalled),
             version: self.version,
             last_probe: self.last_probe,
             attempts: self.attempts_shown,
@@ -257,8 +257,7 @@ impl ConnectionStateMachine {
 
     fn connected(&mut self, version: KubernetesVersion, now: ClockReading) {
         self.version = Some(version);
-        self.since = None;
-        self.fault = None;
+        (self.fault, self.is_stalled) = (None, false);
         (self.attempts, self.attempts_shown) = (0, 0);
         self.answered(now.at, now);
     }
@@ -337,8 +336,8 @@ impl ConnectionStateMachine {
         } else if !self.is_up() {
             // The calls were sent before the loss.
         } else if calls >= self.timing.unanswered {
-            let since = *self.stalled.get_or_insert(now.wall);
-            (self.since, self.attempts) = (Some(since), self.stalls.saturating_add(1));
+            self.stalled.get_or_insert(now.wall);
+            (self.is_stalled, self.attempts) = (true, self.stalls.saturating_add(1));
             self.lose(ConnectionFault::Unreachable, now);
             self.stalls = self.stalls.saturating_add(1);
             self.attempts = 0;
@@ -378,7 +377,6 @@ impl ConnectionStateMachine {
     }
 
     fn lose(&mut self, fault: ConnectionFault, now: ClockReading) {
-        self.since.get_or_insert(now.wall);
         self.fault = Some(fault);
         self.misses = 0;
         let wait = self.timing.backoff.wait(self.attempts, &self.seed);

@@ -27,21 +27,22 @@ enum SiteWatchState {
 #[derive(Clone, Debug)]
 pub struct SiteWatchStateMachine {
     state: SiteWatchState,
-    since: Option<Timestamp>,
     fault: ConnectionFault,
+    unanswered_since: Option<Timestamp>,
+}
+
+impl Default for SiteWatchStateMachine {
+    /// A site on a connection that is not up.
+    fn default() -> Self {
+        Self {
+            state: SiteWatchState::Idle,
+            fault: ConnectionFault::Connecting,
+            unanswered_since: None,
+        }
+    }
 }
 
 impl SiteWatchStateMachine {
-    /// A site on a connection that is not up.
-    #[must_use]
-    pub const fn new(now: ClockReading) -> Self {
-        Self {
-            state: SiteWatchState::Idle,
-            since: Some(now.wall),
-            fault: ConnectionFault::Connecting,
-        }
-    }
-
     /// The connection is up, and the watch is being opened. A site that was synced before counts as up for a while.
     pub fn open(&mut self, timing: &ConnectionTiming, now: ClockReading) {
         self.state = match self.state {
@@ -56,11 +57,10 @@ impl SiteWatchStateMachine {
         };
     }
 
-    /// The connection is lost, since the time and for the fault in `health`.
-    pub fn lost(&mut self, health: &ConnectionHealth, now: ClockReading) {
+    /// The connection is lost, for the fault in `health`.
+    pub fn lost(&mut self, health: &ConnectionHealth) {
         self.state = SiteWatchState::Idle;
-        let since = health.since.unwrap_or(now.wall);
-        self.since = Some(self.since.map_or(since, |own| own.min(since)));
+        self.unanswered_since = health.unanswered_since;
         self.fault = health.fault.unwrap_or(ConnectionFault::Unreachable);
     }
 
@@ -68,7 +68,6 @@ impl SiteWatchStateMachine {
     pub fn synced(&mut self) {
         if !matches!(self.state, SiteWatchState::Idle) {
             self.state = SiteWatchState::Synced;
-            self.since = None;
         }
     }
 
@@ -87,7 +86,7 @@ impl SiteWatchStateMachine {
             | SiteWatchState::Synced
             | SiteWatchState::Reopening { .. }
             | SiteWatchState::Down => {
-                self.down(fault, now);
+                self.down(fault);
             }
         }
     }
@@ -104,7 +103,7 @@ impl SiteWatchStateMachine {
     /// Counts the site as down if its watch took too long to open.
     pub fn wake(&mut self, now: ClockReading) {
         if self.due().is_some_and(|until| until <= now.at) {
-            self.down(ConnectionFault::Unreachable, now);
+            self.down(ConnectionFault::Unreachable);
         }
     }
 
@@ -134,19 +133,18 @@ impl SiteWatchStateMachine {
 
     /// State of the site.
     #[must_use]
-    pub fn site_state(&self, now: ClockReading) -> SiteState {
+    pub const fn site_state(&self) -> SiteState {
         match self.fault() {
             None => SiteState::Up,
             Some(fault) => SiteState::Down {
-                since: self.since.unwrap_or(now.wall),
                 reason: fault.reason(),
+                unanswered_since: self.unanswered_since,
             },
         }
     }
 
-    fn down(&mut self, fault: ConnectionFault, now: ClockReading) {
+    const fn down(&mut self, fault: ConnectionFault) {
         self.state = SiteWatchState::Down;
-        self.fault = fault;
-        self.since.get_or_insert(now.wall);
+        (self.fault, self.unanswered_since) = (fault, None);
     }
 }

@@ -91,17 +91,15 @@ fn attempt(connection: &mut ConnectionStateMachine, clock: &mut Clock, outcome: 
 }
 
 #[test]
-fn a_new_connection_is_tried_at_once_and_is_lost_since_it_was_made() {
+fn a_new_connection_is_tried_at_once() {
     let mut clock = Clock::new();
-    clock.pass(Duration::from_secs(3));
     let mut connection = new(&clock);
     let health = connection.health();
     assert_eq!(
         (health.phase, health.reason()),
         (ConnectionPhase::Connecting, Reason::Connecting)
     );
-    let made = clock.now().wall;
-    assert_eq!((health.since, health.attempts), (Some(made), 0));
+    assert_eq!((health.unanswered_since, health.attempts), (None, 0));
     assert_eq!(connection.wake(clock.now()), Some(ConnectionAction::Connect));
     clock.pass(Duration::from_secs(5));
     connection.handle(ConnectionEvent::Failed(ConnectionFault::Unreachable), clock.now());
@@ -110,7 +108,7 @@ fn a_new_connection_is_tried_at_once_and_is_lost_since_it_was_made() {
         (health.phase, health.reason()),
         (ConnectionPhase::Lost, Reason::Unreachable)
     );
-    assert_eq!((health.since, health.attempts), (Some(made), 1));
+    assert_eq!((health.unanswered_since, health.attempts), (None, 1));
     assert!(health.next_attempt.unwrap() > clock.now().wall);
 }
 
@@ -167,10 +165,7 @@ fn waits_double_to_the_cap_and_only_success_starts_them_over() {
     assert!(wait >= Duration::from_secs(160), "{wait:?}");
     attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
     let health = connection.health();
-    assert_eq!(
-        (health.attempts, health.since, health.next_attempt),
-        (0, None, None)
-    );
+    assert_eq!((health.attempts, health.next_attempt), (0, None));
     connection.handle(ConnectionEvent::SuspectedLoss, clock.now());
     probe(
         &mut connection,
@@ -203,14 +198,7 @@ fn five_probes_without_an_answer_are_a_loss_and_four_are_not() {
         assert_eq!(connection.is_up(), left > 0);
     }
     assert!(clock.seconds() - begin <= 60, "{}", clock.seconds() - begin);
-    let lost = connection.health();
-    assert_eq!(lost.since, Some(clock.now().wall), "the first loss");
-    attempt(
-        &mut connection,
-        &mut clock,
-        ConnectionEvent::Failed(ConnectionFault::Unreachable),
-    );
-    assert_eq!(connection.health().since, lost.since, "kept over what fails");
+    assert_eq!(connection.health().unanswered_since, None, "it answers nothing");
 }
 
 #[test]
@@ -325,12 +313,8 @@ fn a_cluster_that_answers_probes_and_no_calls_is_lost_and_its_attempts_back_off(
     for round in 0..5 {
         let health = connection.health();
         assert_eq!(
-            (health.phase, health.reason()),
-            (ConnectionPhase::Lost, Reason::Unreachable)
-        );
-        assert_eq!(
-            health.since,
-            Some(first.wall),
+            (health.phase, health.reason(), health.unanswered_since),
+            (ConnectionPhase::Lost, Reason::Unreachable, Some(first.wall)),
             "as one loss, until a call is answered"
         );
         let pause = connection.due(clock.now()).unwrap() - clock.now().at;
@@ -338,8 +322,18 @@ fn a_cluster_that_answers_probes_and_no_calls_is_lost_and_its_attempts_back_off(
         last = pause;
         // These calls were sent before the loss.
         connection.handle(ConnectionEvent::Unanswered(unanswered + round), clock.now());
+        attempt(
+            &mut connection,
+            &mut clock,
+            ConnectionEvent::Failed(ConnectionFault::Unreachable),
+        );
+        assert_eq!(
+            connection.health().unanswered_since,
+            Some(first.wall),
+            "kept over what fails"
+        );
         attempt(&mut connection, &mut clock, ConnectionEvent::Connected(V));
-        assert!(connection.is_up());
+        assert!(connection.is_up() && connection.health().unanswered_since.is_none());
         clock.pass(Duration::from_secs(30));
         connection.handle(ConnectionEvent::Unanswered(unanswered + round), clock.now());
     }
@@ -348,7 +342,7 @@ fn a_cluster_that_answers_probes_and_no_calls_is_lost_and_its_attempts_back_off(
     assert!(connection.is_up(), "it answered");
     let again = clock.pass(Duration::from_secs(30));
     connection.handle(ConnectionEvent::Unanswered(unanswered), clock.now());
-    assert_eq!(connection.health().since, Some(again.wall));
+    assert_eq!(connection.health().unanswered_since, Some(again.wall));
     assert!(connection.due(clock.now()).unwrap() - clock.now().at < last);
 }
 

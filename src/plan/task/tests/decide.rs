@@ -63,6 +63,7 @@ struct Situation {
     is_forged: bool,
     /// The state of the task's cluster, once it was requested.
     site: Option<SiteState>,
+    lost_since: Timestamp,
     gates: FeatureGates,
     carried: Option<Result<CopiedCredentials, Refusal>>,
     leftovers: RemoteLeftovers,
@@ -94,6 +95,7 @@ impl Situation {
             is_forged: false,
             removal: RemovalState::Expired,
             site: Some(SiteState::Up),
+            lost_since: at(90),
             gates: FeatureGates::default(),
             carried: None,
             leftovers: RemoteLeftovers::None,
@@ -118,7 +120,7 @@ impl Situation {
         let site = match (&target, &self.site) {
             (None, _) => JobSiteState::Hub,
             (Some(_), None) => JobSiteState::Unasked,
-            (Some(_), Some(state)) => JobSiteState::At(state),
+            (Some(_), Some(state)) => JobSiteState::At(state, self.lost_since),
         };
         question(&ObservedTask {
             target: target.as_ref(),

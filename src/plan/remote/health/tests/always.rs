@@ -64,10 +64,12 @@ proptest! {
             prop_assert!(connection.due(now).is_some() || connection.is_busy());
             let health = connection.health();
             prop_assert_eq!(connection.is_up(), health.phase == ConnectionPhase::Up);
-            prop_assert_eq!(connection.is_up(), health.since.is_none());
+            prop_assert!(!connection.is_up() || health.unanswered_since.is_none());
             prop_assert_eq!(connection.is_up(), health.fault.is_none());
-            if let Some((since, until)) = before.since.zip(health.since) {
-                prop_assert!(until <= since, "a loss is dated by its beginning");
+            if let Some((before, after)) = before.unanswered_since.zip(health.unanswered_since) {
+                prop_assert!(after <= before, "a loss is dated by its beginning");
+            }
+            if before.fault.is_some() && health.fault.is_some() {
                 prop_assert!(is_renewed || health.attempts >= before.attempts);
             }
             if connection.is_up() {

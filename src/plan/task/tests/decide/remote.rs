@@ -8,11 +8,9 @@ use super::*;
 
 pub(super) const JOB: &str = "0a0b0c0d-0000-4000-8000-000000000001";
 
-fn down(since: i64, reason: Reason) -> SiteState {
-    SiteState::Down {
-        since: at(since),
-        reason,
-    }
+/// The cluster is lost since then.
+fn lose(s: &mut Situation, since: i64, reason: Reason) {
+    (s.site, s.lost_since) = (Some(SiteState::down(reason)), at(since));
 }
 
 /// A task of `team-a` for the cluster `east`, which lists the registry.
@@ -115,20 +113,23 @@ fn a_task_starts_where_the_platform_lets_it_and_its_cluster_is_up() {
         ),
         (to_east().with(|s| s.site = None), "rest for its cluster"),
         (
-            to_east().with(|s| s.site = Some(down(98, Reason::Connecting))),
+            to_east().with(|s| lose(s, 98, Reason::Connecting)),
             "rest until 103 for its cluster",
         ),
         (
-            to_east().with(|s| s.site = Some(down(95, Reason::Connecting))),
+            to_east().with(|s| lose(s, 95, Reason::Connecting)),
             "write Pending WaitingForCluster",
         ),
         (
-            to_east().with(|s| s.site = Some(down(99, Reason::Unreachable))),
+            to_east().with(|s| lose(s, 99, Reason::Unreachable)),
             "write Pending WaitingForCluster",
         ),
         (to_east().with(|s| s.has_slot = false), "rest in line"),
         (
-            to_east().with(|s| (s.has_slot, s.site) = (false, Some(down(0, Reason::Unreachable)))),
+            to_east().with(|s| {
+                s.has_slot = false;
+                lose(s, 0, Reason::Unreachable);
+            }),
             "write Pending WaitingForCluster",
         ),
     ];
@@ -145,10 +146,7 @@ fn a_tenants_cluster_gets_nothing_of_the_platforms() {
         let main = registry(json!({}), CredentialState::BasicAuth("push".to_owned()));
         s.catalog.registries = [("main".to_owned(), main)].into();
     };
-    let refused = SiteState::Refused {
-        since: at(99),
-        refusal: Refusal::new(Reason::RBACDenied, "x"),
-    };
+    let refused = SiteState::Refused(Refusal::new(Reason::RBACDenied, "x"));
     let own_registry = |s: &mut Situation| {
         s.task = task_of(spec_with(json!({
             "kubeConfig": {"secretRef": {"name": "edge"}}, "registryRef": {"kind": "Registry", "name": "own"},
@@ -242,18 +240,15 @@ fn who_acts_on_a_tenants_cluster_is_the_tasks_account() {
 
 #[test]
 fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
-    let lost = |since| running(to_east()).with(|s| s.site = Some(down(since, Reason::Unreachable)));
-    let refused = SiteState::Refused {
-        since: at(-900),
-        refusal: Refusal::new(Reason::RBACDenied, "x"),
-    };
+    let lost = |since| running(to_east()).with(|s| lose(s, since, Reason::Unreachable));
+    let refused = SiteState::Refused(Refusal::new(Reason::RBACDenied, "x"));
     let table = vec![
         (lost(90), "rest until 990 for its cluster"),
         (seen(lost(90), JOB, true), "rest until 990 for its cluster"),
         (lost(-800), "write Failed JobLost"),
         (seen(lost(-800), JOB, true), "write Failed JobLost"),
         (
-            running(to_east()).with(|s| s.site = Some(refused)),
+            running(to_east()).with(|s| (s.site, s.lost_since) = (Some(refused), at(-900))),
             "write Failed JobLost",
         ),
         (running(to_east()), "read"),
@@ -285,7 +280,7 @@ fn of_a_job_that_was_given_up_nothing_is_kept_once_its_cluster_is_reached() {
         })
     };
     let table = vec![
-        (given_up(down(90, Reason::Unreachable)), "rest"),
+        (given_up(SiteState::down(Reason::Unreachable)), "rest"),
         (
             given_up(SiteState::Up),
             "delete 0a0b0c0d-0000-4000-8000-000000000001",
@@ -313,7 +308,7 @@ fn what_runs_on_a_cluster_that_the_hub_keeps_away_from_is_not_given_up_and_can_b
             s.catalog.clusters = [("east".to_owned(), cluster(json!({"disconnect": true})))].into();
         })
     };
-    let lost = || running(to_east()).with(|s| s.site = Some(down(-9_000, Reason::Unreachable)));
+    let lost = || running(to_east()).with(|s| lose(s, -9_000, Reason::Unreachable));
     let deleted = |at_second: i64| {
         away(running(to_east())).with(|s| {
             (s.task.deleting, s.task.deleted_at) = (true, Some(at(at_second)));
@@ -344,7 +339,7 @@ fn a_deletion_waits_for_a_lost_cluster_but_not_for_ever() {
     let lost = |deleted: i64| {
         running(to_east()).with(|s| {
             (s.task.deleting, s.task.deleted_at) = (true, Some(at(deleted)));
-            s.site = Some(down(90, Reason::Unreachable));
+            lose(s, 90, Reason::Unreachable);
             s.leftovers = RemoteLeftovers::Possible;
         })
     };

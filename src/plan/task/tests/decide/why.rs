@@ -25,7 +25,7 @@ fn each_step_of_a_task_that_is_not_over_is_logged_with_its_cause() {
     let runs = |job: JobState| Situation::of(running()).with(|s| s.job = job);
     let wrong = || Situation::of(task_of(spec_with(json!({"repository": "team-b/shop"}))));
     let refused = || Situation::of(written(&wrong()));
-    let down = SiteState::Down { since: at(0), reason: Reason::Unreachable };
+    let down = SiteState::down(Reason::Unreachable);
     check_causes(vec![
         (fresh().with(|s| s.task.finalizers = FinalizerSummary::default()), "AddFinalizer", "Start"),
         (fresh(), "Create", "Start"),
