@@ -3,7 +3,7 @@
 //! Secrets of the platform are watched by metadata, and read when one changes that a `RenderCluster` names; Secrets of tenants
 //! are read as the tenant. The loop never waits for a single cluster or Secret.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,7 @@ mod kubeconfig_validator;
 mod kubeconfig_watcher;
 mod limits;
 mod read_results;
+mod requested_sites;
 mod secret_reads;
 mod site_requests;
 mod status;
@@ -52,6 +53,7 @@ use kubeconfig_validator::KubeconfigValidator;
 use kubeconfig_watcher::KubeconfigReport;
 pub use limits::ClusterControllerLimits;
 use read_results::{ClusterStatusWrite, SecretReadResult, SecretReadState};
+use requested_sites::RequestedSites;
 use store::{ClusterChange, ClusterStore};
 
 /// Jobs of this hub by the name of the `RenderCluster` they run on, published by the controller.
@@ -109,7 +111,7 @@ pub struct ClusterController {
     /// Rate limit of each connection.
     rate_limits: HashMap<ConnectionKey, RateLimit>,
     /// Sites that the task controller has requested.
-    wanted: HashSet<Arc<Site>>,
+    requested: RequestedSites,
     /// Secrets to read.
     read_queue: WorkQueue<String>,
     /// State of each Secret that is read.
@@ -151,7 +153,7 @@ impl ClusterController {
             bindings: ConnectionBindings::default(),
             reports: HashMap::new(),
             rate_limits: HashMap::new(),
-            wanted: HashSet::new(),
+            requested: RequestedSites::default(),
             read_queue: WorkQueue::default(),
             secrets: HashMap::new(),
             shown_secrets: ShownKeys::default(),
@@ -261,7 +263,7 @@ impl ClusterController {
     /// Decides about a site that the `RenderCluster` no longer names: it stays bound while tasks run there, unless the cluster is
     /// disconnected.
     fn update_other_site(&mut self, name: &str, site: &Arc<Site>, kubeconfig: Option<&KubeconfigRef>) {
-        let is_wanted = self.wanted.contains(site);
+        let is_wanted = self.requested.contains(site);
         let was_away = self.bindings.kubeconfig_of(site) == Some(&KubeconfigRef::Away);
         let is_gone = self.store.get(name).is_none();
         match kubeconfig {

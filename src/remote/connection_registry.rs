@@ -33,6 +33,8 @@ pub use super::settings::{ConnectionSettings, HubNamespaceLookup, RateLimit};
 
 /// Attempts to connect that start at a time: about as many handshakes as a core does in a quarter of a second.
 const STARTS: usize = 64;
+/// Closed sites that are not worth a look at which of them can be forgotten.
+const FEW_CLOSING: usize = 64;
 
 /// All connections. Clones share them, and the connections end with the last clone.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ struct ConnectionTable {
     bindings: HashMap<Arc<Site>, SiteBinding>,
     /// Sites that no connection holds any more, but whose state may still be announced.
     closing: Vec<Arc<Site>>,
+    /// How many of them there are when those whose announcers are done are forgotten next.
+    forget_at: usize,
 }
 
 /// Handle of the task of one connection.
@@ -286,8 +290,12 @@ impl ConnectionTable {
         self.forget();
     }
 
-    /// Forgets the closed sites whose announcers are all done.
+    /// Forgets the closed sites whose announcers are all done, once there are twice as many as were left the last time: so each is
+    /// looked at twice on average, however many there are.
     fn forget(&mut self) {
+        if self.closing.len() < self.forget_at {
+            return;
+        }
         let bindings = &mut self.bindings;
         self.closing.retain(|site| {
             let Some(binding) = bindings.get(site) else {
@@ -302,5 +310,9 @@ impl ConnectionTable {
             }
             true
         });
+        self.forget_at = (2 * self.closing.len()).max(FEW_CLOSING);
     }
 }
+
+#[cfg(test)]
+pub mod tests;

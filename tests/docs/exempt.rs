@@ -30,6 +30,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/pull_secrets/olm/evictions.rs ADMISSION_LAG",
         "app/start.rs ASK_AGAIN",
         "app/unserved_namespaces.rs PAUSE",
+        "remote/connection_registry.rs FEW_CLOSING",
         "plan/remote/cluster_status.rs PAUSE",
         "plan/remote/cluster_status.rs STALE",
         "plan/remote/health/timing.rs ConnectionTiming::tick",

@@ -27,18 +27,17 @@ impl ClusterController {
     }
 
     pub(super) fn open(&mut self, site: &Arc<Site>) {
-        self.wanted.insert(Arc::clone(site));
+        self.requested.insert(site);
         match &site.cluster {
             ClusterName::Platform(name) => self.open_platform(site, name),
             ClusterName::Own(own) => {
                 let own = Arc::new(own.clone());
-                let (has_place, gone) = self.quota.request(own.tenant(), &own, Instant::now());
-                if let Some(gone) = gone {
-                    self.queue_again(&gone);
-                }
-                if has_place {
+                if self.quota.request(own.tenant(), &own, Instant::now()) {
                     self.start_watcher(site, &own);
-                } else {
+                    return;
+                }
+                self.hand_over_places();
+                if !self.quota.has_place(&own) {
                     self.apply_actions(vec![refuse(site, KubeconfigFault::Full)]);
                 }
             }
@@ -131,14 +130,14 @@ impl ClusterController {
     /// its refusal.
     fn queue_again(&mut self, own: &Arc<TenantKubeconfig>) {
         self.stop_watcher(own);
-        if self.wanted_by(own).any(|_| true) {
+        if self.requested.has_sites_of(own) {
             let again = Instant::now() + self.parts.limits.read_retry.cap;
             self.quota.enqueue(own.tenant(), own, again);
         }
     }
 
     pub(super) fn close(&mut self, site: &Arc<Site>) {
-        self.wanted.remove(site);
+        self.requested.remove(site);
         match &site.cluster {
             ClusterName::Platform(name) => {
                 let target = self.store.site_and_kubeconfig(name);
@@ -158,7 +157,7 @@ impl ClusterController {
                         self.quota.set_spare(&own, true, now);
                         self.idle.push_back((now, own));
                     }
-                } else if !self.wanted_by(&own).any(|_| true) {
+                } else if !self.requested.has_sites_of(&own) {
                     self.release_place(&own);
                 }
             }
@@ -207,14 +206,8 @@ impl ClusterController {
     }
 
     fn use_place(&mut self, own: &Arc<TenantKubeconfig>) {
-        let sites: Vec<Arc<Site>> = self.wanted_by(own).cloned().collect();
-        for site in sites {
+        for site in self.requested.sites_of(own) {
             self.start_watcher(&site, own);
         }
-    }
-
-    fn wanted_by<'a>(&'a self, own: &'a TenantKubeconfig) -> impl Iterator<Item = &'a Arc<Site>> {
-        let is_of = move |site: &&Arc<Site>| matches!(&site.cluster, ClusterName::Own(other) if other == own);
-        self.wanted.iter().filter(is_of)
     }
 }

@@ -1,7 +1,5 @@
 //! What the controller does when events, requests and reports arrive, without a network.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use serde_json::json;
 
 use super::connection_bindings::tests::config;
@@ -12,14 +10,10 @@ use crate::base::metrics::clusters::label;
 use crate::kubernetes::tests::client_to_nowhere;
 use crate::kubernetes::write_fence;
 use crate::plan::platform::identity_method::IdentityMethod;
-use crate::plan::remote::address::AddressPolicy;
-use crate::plan::remote::health::{ConnectionHealth, ConnectionPhase, ConnectionTiming};
-use crate::plan::remote::site::ClusterName;
-use crate::remote::client::RemoteClientSettings;
-use crate::remote::connection_registry::ConnectionSettings;
-use crate::remote::limits::RemoteClientLimits;
-use crate::remote::memory_budget::MemoryBudget;
-use crate::remote::resolve::Resolver;
+use crate::plan::remote::health::{ConnectionHealth, ConnectionPhase};
+use crate::plan::remote::site::{ClusterName, TenantKubeconfig};
+use crate::plan::task::tenant::ReadIdentity;
+use crate::remote::connection_registry::tests::settings;
 
 /// A controller whose calls go nowhere, and the sender of requests to it.
 fn controller() -> (ClusterController, mpsc::UnboundedSender<SiteRequest>) {
@@ -54,22 +48,6 @@ fn controller() -> (ClusterController, mpsc::UnboundedSender<SiteRequest>) {
         reports,
     });
     (controller, request)
-}
-
-fn settings(hub_id: HubId) -> ConnectionSettings {
-    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-    ConnectionSettings {
-        hub_id,
-        client: RemoteClientSettings {
-            guard: Arc::new(AddressPolicy::default()),
-            resolver: Resolver::with_servers(&[nowhere]).unwrap(),
-            limits: Arc::new(RemoteClientLimits::default()),
-            memory_budget: MemoryBudget::default(),
-            fence: write_fence::tests::open(),
-        },
-        own_namespaces: Arc::new(|_| None),
-        timing: ConnectionTiming::since(Instant::now()),
-    }
 }
 
 fn east() -> DynamicObject {
@@ -139,4 +117,38 @@ async fn a_report_on_a_deleted_cluster_shows_no_metrics_of_it() {
     controller.handle_cluster_event(Event::Delete(east()));
     controller.handle_connection_report(report);
     assert!(last_probe.get(&label("east")).is_none());
+}
+
+/// The site of a tenant's own cluster.
+fn own(name: &str) -> Arc<Site> {
+    Arc::new(Site {
+        cluster: ClusterName::Own(TenantKubeconfig {
+            identity: ReadIdentity::Hub,
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+            key: None,
+            crosses: false,
+        }),
+        namespace: "jobs".to_owned(),
+    })
+}
+
+/// Holds: K13.
+#[tokio::test]
+async fn a_place_that_is_spare_goes_to_the_kubeconfig_that_waited_longest_and_that_one_is_read() {
+    let (mut controller, _requests) = controller();
+    let each = controller.parts.limits.own_each;
+    for n in 0..each {
+        controller.open(&own(&format!("holder-{n}")));
+    }
+    controller.open(&own("waits"));
+    controller.close(&own("holder-0"));
+    // Before the loop hands places over.
+    controller.open(&own("late"));
+    let has_watcher = |controller: &ClusterController, name: &str| {
+        let mut watchers = controller.watchers.keys();
+        watchers.any(|watched| watched.name == name)
+    };
+    let found = ["waits", "late"].map(|name| has_watcher(&controller, name));
+    assert_eq!((found, controller.watchers.len()), ([true, false], each));
 }

@@ -1,6 +1,6 @@
 //! Permits to announce the state of a site, held one after the other.
 
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 /// Permit holders that may still announce the state of a site.
 #[derive(Clone, Debug, Default)]
@@ -20,13 +20,14 @@ impl Announcers {
     }
 }
 
-/// The right to announce the state of a site. Its holder waits for all earlier holders, so that events keep their order.
+/// The right to announce the state of a site. Its holder waits for all earlier holders, so that events keep their order; it is
+/// done when the permit is dropped.
 #[derive(Debug)]
 pub(in crate::remote) struct AnnouncePermit {
     pub(in crate::remote) before: Announcers,
     /// Cancelled when the site is closed.
     pub(in crate::remote) closed: CancellationToken,
-    _done: DropGuard,
+    done: CancellationToken,
 }
 
 impl AnnouncePermit {
@@ -40,8 +41,15 @@ impl AnnouncePermit {
         let permit = Self {
             before,
             closed: cut.child_token(),
-            _done: done.drop_guard(),
+            done,
         };
         (permit, announcers)
+    }
+}
+
+/// Of a type with this, a future holds the whole and not only the fields that it names.
+impl Drop for AnnouncePermit {
+    fn drop(&mut self) {
+        self.done.cancel();
     }
 }
