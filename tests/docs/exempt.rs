@@ -39,6 +39,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "plan/lease/timing.rs STANDBY_LOOK",
         "plan/lease/state_machine.rs FORMER_NAMESPACES_CHECK",
         "plan/task/unreached_cluster.rs LOOK_AGAIN",
+        "plan/task/unreached_cluster.rs FIRST_ATTEMPT",
         "plan/task/success_verdict.rs PAUSES",
         "plan/task/success_verdict.rs LOOKS",
         "plan/task/retention.rs PACE",

@@ -399,7 +399,7 @@ pub(super) mod tests {
         }]
     }
 
-    fn see(controller: &mut TaskController, uid: &str) -> TaskUid {
+    pub(super) fn see(controller: &mut TaskController, uid: &str) -> TaskUid {
         see_in(controller, "team-a", uid, json!({}))
     }
 
@@ -513,7 +513,7 @@ pub(super) mod tests {
         }
     }
 
-    fn mark(task: &TaskUid, hint: CompletionHint) -> JobMetadata {
+    pub(super) fn mark(task: &TaskUid, hint: CompletionHint) -> JobMetadata {
         JobMetadata {
             task: task.clone(),
             name: job_name(task.as_str(), task),

@@ -129,6 +129,8 @@ pub struct ReconcileOutcome {
     pub waits_for: Option<String>,
     /// What became of the cluster it runs on, if that is not the hub's.
     pub remote: RemoteUpdate,
+    /// When to ask the registry again about a success of which this reconcile read the Job.
+    pub verify_again: Option<Timestamp>,
     /// A success that the registry is to be asked about.
     pub pending_verification: Option<Box<PendingVerification>>,
     /// Why the reconcile ended early.

@@ -177,6 +177,9 @@ impl Reconciler<'_> {
                 (self.outcome.wake, self.outcome.wants_slot) = (wake, wants_slot);
                 (self.outcome.waits_for, self.outcome.remote.wants_site) = (waits_for, wants_site);
                 self.outcome.remote.was_reached = self.site().is_reached();
+                // Any other wait is for something else than the registry.
+                let is_of_success = matches!(self.view.job, JobState::Read(_)) && self.site().is_reached();
+                self.outcome.verify_again = wake.filter(|_| is_of_success);
                 return Ok(());
             }
             let is_last = matches!(step, ReconcileStep::DeleteTask);

@@ -12,7 +12,7 @@ use crate::api::conditions::Reason;
 use crate::api::names::TaskUid;
 use crate::plan::remote::ledger;
 use crate::plan::remote::ledger::{Ledger, MAX_ORPHANS, OrphanRecord};
-use crate::plan::remote::site::{ClusterName, KnownSite, Site, SiteState};
+use crate::plan::remote::site::{ClusterName, KnownSite, Site, SiteState, SiteTimes};
 
 use super::ledger_writes::LedgerWrites;
 use crate::controllers::sweep::paged_sweep::SweepPermits;
@@ -38,6 +38,8 @@ pub struct SiteRecord {
     list: SiteListState,
     /// When it was lost first; kept over everything but its return.
     lost_since: Timestamp,
+    /// When this process heard of it first.
+    known_since: Timestamp,
     /// Whether the ledger says so.
     is_recorded: bool,
     /// Whether the cluster controller was asked for it.
@@ -49,12 +51,13 @@ pub struct SiteRecord {
 }
 
 impl SiteRecord {
-    fn new(lost_since: Timestamp, is_recorded: bool) -> Self {
+    fn new(recorded: Option<Timestamp>, now: Timestamp) -> Self {
         Self {
             announced: SiteState::down(Reason::Connecting),
             list: SiteListState::Open,
-            lost_since,
-            is_recorded,
+            lost_since: recorded.map_or(now, |since| since.min(now)),
+            known_since: now,
+            is_recorded: recorded.is_some(),
             is_asked: false,
             tasks: HashSet::new(),
             orphans: HashMap::new(),
@@ -102,11 +105,30 @@ impl SiteIndex {
     /// Loads what an earlier process recorded; returns the sites with orphans.
     pub fn load_ledger(&mut self, ledger: Ledger, now: Timestamp) -> Vec<Arc<Site>> {
         self.lost = ledger.lost.into_iter().collect();
+        self.apply_recorded_losses();
         for orphan in ledger.orphans {
             self.insert_orphan(orphan, now);
         }
         let with_orphans = self.all.iter().filter(|(_, entry)| !entry.orphans.is_empty());
         with_orphans.map(|(site, _)| Arc::clone(site)).collect()
+    }
+
+    /// Sites that were announced before the ledger was read: none of them was reached since, because nothing is listed before.
+    fn apply_recorded_losses(&mut self) {
+        let mut kept_away = Vec::new();
+        for (site, since) in &self.lost {
+            let Some(record) = self.all.get_mut(site) else {
+                continue;
+            };
+            record.is_recorded = true;
+            record.lost_since = record.lost_since.min(*since);
+            if record.announced == SiteState::Disconnected {
+                kept_away.push(site.clone());
+            }
+        }
+        for site in &kept_away {
+            self.forget_loss(site);
+        }
     }
 
     /// The one copy of a site.
@@ -116,7 +138,7 @@ impl SiteIndex {
         }
         let recorded = self.lost.get(&site).copied();
         let site = Arc::new(site);
-        let entry = SiteRecord::new(recorded.map_or(now, |since| since.min(now)), recorded.is_some());
+        let entry = SiteRecord::new(recorded, now);
         self.all.insert(Arc::clone(&site), entry);
         site
     }
@@ -132,7 +154,10 @@ impl SiteIndex {
         Some(KnownSite {
             site: Arc::clone(site),
             state: record.state(),
-            lost_since: record.lost_since,
+            times: SiteTimes {
+                lost_since: record.lost_since,
+                known_since: record.known_since,
+            },
         })
     }
 
@@ -355,7 +380,7 @@ mod tests {
 
     fn since(sites: &SiteIndex, site: &Site) -> Option<Timestamp> {
         let known = sites.get(site)?;
-        JobSiteState::At(&known.state, known.lost_since).lost_since()
+        JobSiteState::At(&known.state, known.times).lost_since()
     }
 
     fn state(sites: &SiteIndex, site: &Site) -> Option<SiteState> {
@@ -499,7 +524,12 @@ mod tests {
             [own()]
         );
         let site = sites.intern(platform(), at(0));
-        assert_eq!(since(&sites, &site), Some(at(-100)));
+        let (lost_since, known_since) = (at(-100), at(0));
+        let times = SiteTimes {
+            lost_since,
+            known_since,
+        };
+        assert_eq!(sites.get(&site).map(|known| known.times), Some(times));
         for _ in 0..2 {
             sites.request(&own());
         }
@@ -511,6 +541,27 @@ mod tests {
         sites.remove_orphans(&own(), &[TaskUid::new("t1")]);
         assert!(matches!(&sites.requests[..], [_, SiteRequest::Close(site)] if **site == own()));
         assert!(sites.known(&own()).is_none());
+    }
+
+    #[test]
+    fn what_an_earlier_process_wrote_down_goes_on_for_a_site_that_was_announced_before_it_was_read() {
+        let ledger = || Ledger {
+            lost: vec![(platform(), at(-100))],
+            orphans: Vec::new(),
+        };
+        let (mut sites, site) = (SiteIndex::default(), platform());
+        sites.transition(&site, DOWN, at(0));
+        sites.load_ledger(ledger(), at(1));
+        assert_eq!(since(&sites, &site), Some(at(-100)));
+        sites.transition(&site, SiteState::Up, at(5));
+        assert!(sites.listed(&site) && forgets(&mut sites, &site));
+        // Where the hub is kept away, no time counts.
+        let mut sites = SiteIndex::default();
+        sites.transition(&site, SiteState::Disconnected, at(0));
+        sites.load_ledger(ledger(), at(1));
+        assert!(forgets(&mut sites, &site));
+        sites.transition(&site, DOWN, at(900));
+        assert_eq!(since(&sites, &site), Some(at(900)));
     }
 
     #[test]

@@ -169,8 +169,17 @@ pub struct KnownSite {
     pub site: Arc<Site>,
     /// Its state.
     pub state: SiteState,
+    /// Since when.
+    pub times: SiteTimes,
+}
+
+/// Since when a site is lost and known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteTimes {
     /// When it was lost first since it was up; without meaning while it is up.
     pub lost_since: Timestamp,
+    /// When this process heard of it first.
+    pub known_since: Timestamp,
 }
 
 /// State of the place of a task's Job.
@@ -180,8 +189,8 @@ pub enum JobSiteState<'a> {
     Hub,
     /// It is a site that no task has requested yet.
     Unasked,
-    /// It is a site, and the time of its last loss.
-    At(&'a SiteState, Timestamp),
+    /// It is a site.
+    At(&'a SiteState, SiteTimes),
 }
 
 impl JobSiteState<'_> {
@@ -196,7 +205,7 @@ impl JobSiteState<'_> {
     pub const fn lost_since(&self) -> Option<Timestamp> {
         match self {
             Self::Hub | Self::Unasked | Self::At(SiteState::Up | SiteState::Disconnected, _) => None,
-            Self::At(SiteState::Down { .. } | SiteState::Refused(_), lost_since) => Some(*lost_since),
+            Self::At(SiteState::Down { .. } | SiteState::Refused(_), times) => Some(times.lost_since),
         }
     }
 }

@@ -110,8 +110,8 @@ fn reached(o: &ObservedTask<'_>, spec: &RenderTaskSpec) -> Result<(), ReconcileS
                 step
             })
         }
-        JobSiteState::At(SiteState::Down { reason, .. }, lost_since) => {
-            let due = after(lost_since, SOON_CONNECTED);
+        JobSiteState::At(SiteState::Down { reason, .. }, times) => {
+            let due = after(times.lost_since, SOON_CONNECTED);
             if *reason == Reason::Connecting && o.now < due {
                 return Err(waiting(Some(due)));
             }

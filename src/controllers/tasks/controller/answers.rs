@@ -36,10 +36,10 @@ impl TaskController {
             self.verifications
                 .verify(uid, pending.clone(), self.context.verifier.clone());
             self.index.read_job_at(uid, Instant::now() + ASKED);
-        } else if let (Some(wake), None) = (outcome.wake, outcome.error)
-            && self.verifications.wait_until(uid, wake)
+        } else if let Some(again) = outcome.verify_again
+            && self.verifications.wait_until(uid, again)
         {
-            self.index.read_job_at(uid, instant(wake));
+            self.index.read_job_at(uid, instant(again));
         }
     }
 
@@ -54,6 +54,72 @@ impl TaskController {
                 self.index.read_job_at(&uid, at);
                 self.queue.later(&uid, at, EnqueueReason::RegistryNotAsked);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+    use super::super::super::verification::PendingVerification;
+    use super::super::tests::{controller, mark, see};
+    use super::*;
+    use crate::plan::platform::catalog::CopyRequest;
+    use crate::plan::task::job_state::{CompletionHint, JobProgress, ObservedJob};
+    use crate::plan::task::verification::VerifyRequest;
+
+    /// A success of which a registry is asked that nothing listens for.
+    fn pending() -> Box<PendingVerification> {
+        Box::new(PendingVerification {
+            report: ObservedJob {
+                uid: "job".to_owned(),
+                spec_hash: String::new(),
+                chart_url: None,
+                progress: JobProgress::Complete(Timestamp::UNIX_EPOCH),
+                attempts: 1,
+                created: None,
+            },
+            pod_termination: None,
+            request: VerifyRequest {
+                reference: "127.0.0.1:9/team-a/shop:1".parse().unwrap(),
+                plain_http: true,
+                token_realm: None,
+                means: CopyRequest {
+                    secret: None,
+                    certificates: None,
+                },
+                digest: None,
+                is_required: true,
+            },
+        })
+    }
+
+    #[tokio::test]
+    async fn only_a_wait_for_the_registry_puts_off_when_it_is_asked_again() {
+        let mut controller = controller();
+        let uid = see(&mut controller, "task");
+        controller
+            .index
+            .keep_job(mark(&uid, CompletionHint::Now), Instant::now());
+        let verifier = controller.context.verifier.clone();
+        controller.verifications.verify(&uid, pending(), verifier);
+        let answered = controller.verifications.next().await;
+        controller.handle_verification(answered);
+        assert!(controller.verification_reply(&uid).unwrap().pending.is_some());
+        let later = |seconds| Timestamp::now() + SignedDuration::from_secs(seconds);
+        let (again, long) = (later(5), later(900));
+        for (verify_again, wake) in [(Some(again), again), (None, long)] {
+            let outcome = ReconcileOutcome {
+                wake: Some(wake),
+                verify_again,
+                ..ReconcileOutcome::default()
+            };
+            controller.handle_outcome(&uid, &outcome);
+            let next = controller.verification_reply(&uid).unwrap().verification.next;
+            assert_eq!(next, again);
+            let read = controller.index.read_due(&uid).unwrap();
+            assert!(read <= instant(again) + Duration::from_secs(1));
         }
     }
 }

@@ -157,15 +157,18 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
 
+    use super::super::super::outcome::{ReconcileError, ReconcileOutcome};
     use super::super::super::reconciler::ReconcileContext;
     use super::super::super::task_record::LARGE;
-    use super::super::tests::{controller, scopes};
+    use super::super::tests::{controller, mark, scopes};
     use super::*;
+    use crate::api::conditions::Reason;
     use crate::api::names::TaskKind;
     use crate::base::metrics::ErrorLabels;
-    use crate::kubernetes::apply::ApiTransport;
+    use crate::kubernetes::apply::{ApiTransport, CallError};
     use crate::kubernetes::watch::{TaskWatchEvent, WatchChange};
     use crate::plan::remote::site::{ClusterName, Site, SiteState};
+    use crate::plan::task::job_state::CompletionHint;
     use crate::plan::task::model::Task;
     use crate::remote::{SiteClients, SiteRequest};
 
@@ -219,6 +222,29 @@ mod tests {
         controller.sites.listed(&site);
         controller.index.set_site(&uid, &site);
         uid
+    }
+
+    #[tokio::test]
+    async fn a_reconcile_that_failed_takes_no_slot_from_a_job_on_a_cluster_that_is_reached() {
+        for is_lost in [false, true] {
+            let mut controller = controller();
+            let uid = see_on(&mut controller, "east", "task");
+            let job = mark(&uid, CompletionHint::No);
+            controller.index.keep_job(job, Instant::now());
+            let queued = controller.index.task(&uid).unwrap().queued(&uid);
+            controller.slots.queue.adopt(queued);
+            let site = controller.index.task(&uid).unwrap().remote.site.clone().unwrap();
+            if is_lost {
+                let state = SiteState::down(Reason::Unreachable);
+                controller.sites.transition(&site, state, Timestamp::now());
+            }
+            let outcome = ReconcileOutcome {
+                error: Some(ReconcileError::Call(CallError::Timeout)),
+                ..ReconcileOutcome::default()
+            };
+            controller.handle_outcome(&uid, &outcome);
+            assert_eq!(controller.slots.queue.is_running("team-a", &uid), !is_lost);
+        }
     }
 
     /// A task whose configuration is so long, for this cluster or for the hub's own.

@@ -150,8 +150,11 @@ impl TaskController {
         } else {
             record.waits_since = None;
         }
-        // A task of an unreached cluster must not delay others.
-        let is_reached = record.remote.target.is_none() || outcome.remote.was_reached;
+        // A task of an unreached cluster must not delay others; a reconcile that failed says nothing of the cluster.
+        let site = record.remote.site.as_ref();
+        let is_reached = record.remote.target.is_none()
+            || outcome.remote.was_reached
+            || outcome.error.is_some() && site.is_some_and(|site| self.sites.is_reached(site));
         if has_job && !record.phase.is_finished() && is_reached && !is_only_verified {
             self.slots.queue.adopt(record.queued(uid));
         } else if outcome.wants_slot {

@@ -77,7 +77,7 @@ impl Reconciler<'_> {
         match (&self.target, &self.view.remote.site) {
             (None, _) => JobSiteState::Hub,
             (Some(_), None) => JobSiteState::Unasked,
-            (Some(_), Some(known)) => JobSiteState::At(&known.state, known.lost_since),
+            (Some(_), Some(known)) => JobSiteState::At(&known.state, known.times),
         }
     }
 
@@ -124,7 +124,7 @@ impl Reconciler<'_> {
         let Some(known) = self.view.remote.site.as_mut().filter(|_| self.target.is_some()) else {
             return Err(CallError::Forbidden.into());
         };
-        (known.state, known.lost_since) = (SiteState::down(reason), Timestamp::now());
+        (known.state, known.times.lost_since) = (SiteState::down(reason), Timestamp::now());
         Ok(false)
     }
 

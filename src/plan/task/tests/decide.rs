@@ -13,7 +13,7 @@ use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
 use crate::plan::pull_secrets::pull_failure::ObservedPull;
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::placement::target;
-use crate::plan::remote::site::{JobSiteState, SiteState};
+use crate::plan::remote::site::{JobSiteState, SiteState, SiteTimes};
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::job::JobPlacement;
 use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination};
@@ -63,7 +63,7 @@ struct Situation {
     is_forged: bool,
     /// The state of the task's cluster, once it was requested.
     site: Option<SiteState>,
-    lost_since: Timestamp,
+    times: SiteTimes,
     gates: FeatureGates,
     carried: Option<Result<CopiedCredentials, Refusal>>,
     leftovers: RemoteLeftovers,
@@ -95,7 +95,10 @@ impl Situation {
             is_forged: false,
             removal: RemovalState::Expired,
             site: Some(SiteState::Up),
-            lost_since: at(90),
+            times: SiteTimes {
+                lost_since: at(90),
+                known_since: at(-1_000),
+            },
             gates: FeatureGates::default(),
             carried: None,
             leftovers: RemoteLeftovers::None,
@@ -120,7 +123,7 @@ impl Situation {
         let site = match (&target, &self.site) {
             (None, _) => JobSiteState::Hub,
             (Some(_), None) => JobSiteState::Unasked,
-            (Some(_), Some(state)) => JobSiteState::At(state, self.lost_since),
+            (Some(_), Some(state)) => JobSiteState::At(state, self.times),
         };
         question(&ObservedTask {
             target: target.as_ref(),

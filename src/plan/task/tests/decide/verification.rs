@@ -113,7 +113,7 @@ fn a_report_is_proof_where_the_platform_says_so() {
         ),
         (
             there().with(|s| {
-                (s.site, s.lost_since) = (Some(SiteState::down(Reason::Unreachable)), at(99));
+                (s.site, s.times.lost_since) = (Some(SiteState::down(Reason::Unreachable)), at(99));
             }),
             "rest until 999 for its cluster",
         ),
