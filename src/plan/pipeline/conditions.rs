@@ -99,7 +99,8 @@ pub fn resolved(resolution: &Resolution<'_>) -> Verdict {
 #[must_use]
 pub fn dependencies(resolution: &Resolution<'_>) -> Option<Verdict> {
     let kept = resolution.kept.iter().filter_map(|kept| match &kept.why {
-        KeptReason::Unmatched(_) => None,
+        // What is named in its place is told of by itself.
+        KeptReason::Unmatched(_) | KeptReason::Replaced => None,
         KeptReason::NotGranted => Some((
             Reason::NotGranted,
             kept_text(&kept.last.namespace, &kept.last.name),

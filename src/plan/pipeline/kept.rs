@@ -22,7 +22,7 @@ pub const LEAVES_AFTER: SignedDuration = SignedDuration::from_secs(60);
 pub(super) fn kept<'o>(
     target: TargetView<'o>,
     (unique_name, last): (&str, &'o Arc<HydratedRelease>),
-    failure: Option<&UnresolvedRelease>,
+    unresolved: &[UnresolvedRelease],
     objects: &'o PipelineObjects,
     rules: &ReferenceRules,
     now: Timestamp,
@@ -34,7 +34,8 @@ pub(super) fn kept<'o>(
         .iter()
         .find(|known| known.namespace == last.namespace && known.name == last.name);
     let source = recorded.map_or(&last.source, |known| &known.source);
-    let (source, why) = match failure {
+    let is_replaced = || unresolved.iter().any(|failed| failed.source == *source);
+    let (source, why) = match unresolved.iter().find(|failed| failed.release == release) {
         Some(failed) => (&failed.source, KeptReason::Unresolved(failed.why.clone())),
         None => match state(source, &release, target, objects, rules) {
             SourceState::Binds => (source, KeptReason::NotGranted),
@@ -42,13 +43,17 @@ pub(super) fn kept<'o>(
                 let since = unmatched_since(&status.leaving, unique_name, now)?;
                 (source, KeptReason::Unmatched(since))
             }
+            SourceState::Gone if is_replaced() => (source, KeptReason::Replaced),
             SourceState::Gone => return None,
         },
     };
+    // What may not reach the Target any more has a say in nothing there.
+    let object = objects.releases.get(&release);
+    let object = object.filter(|_| why != KeptReason::NotGranted);
     Some(KeptRelease {
         unique_name: unique_name.to_owned(),
         last,
-        object: objects.releases.get(&release),
+        object,
         source: source.clone(),
         priority: recorded.map_or(last.priority, |known| known.priority),
         why,
@@ -136,7 +141,7 @@ fn kept_data(
     if let Some(kept) = resolution.kept.iter().find(|kept| kept.unique_name == *name) {
         return Some(match kept.why {
             KeptReason::Unmatched(since) => stays(Some(since)),
-            KeptReason::Unresolved(_) | KeptReason::NotGranted => stays(None),
+            KeptReason::Unresolved(_) | KeptReason::NotGranted | KeptReason::Replaced => stays(None),
         });
     }
     let accepted = resolution

@@ -74,6 +74,8 @@ pub enum KeptReason {
     NotGranted,
     /// Its selector matches no more, since then.
     Unmatched(Timestamp),
+    /// What bound it names another Release now, which cannot be resolved.
+    Replaced,
 }
 
 /// Why a Release cannot be rendered.

@@ -54,8 +54,7 @@ pub fn resolve<'o>(
     let others = last.into_iter().flat_map(|last| &last.releases);
     let others = others.filter(|(_, last)| !resolved.contains(&(&last.namespace, &last.name)));
     let kept = others.filter_map(|(unique_name, last)| {
-        let failure = unresolved.iter().find(|failed| is_same(&failed.release, last));
-        kept(target, (unique_name, last), failure, objects, rules, now)
+        kept(target, (unique_name, last), &unresolved, objects, rules, now)
     });
     let kept: Vec<_> = kept.map(Contender::Kept).collect();
     let contenders = accepted_releases.into_iter().map(Contender::Accepted);

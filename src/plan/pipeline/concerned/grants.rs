@@ -20,6 +20,7 @@ impl ConcernSearch<'_> {
                     let targets = self.objects.targets.naming_within(NamedKind::Registry, namespace);
                     let granted = targets.filter(|(key, _)| key.namespace == from.namespace);
                     self.found.targets.extend(granted.map(|(key, _)| key.clone()));
+                    self.pinned(|namespace| namespace == from.namespace);
                 }
                 kind if of("Target") => self.bindings_granted(kind, &from.namespace, namespace),
                 _ => {}

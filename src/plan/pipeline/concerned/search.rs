@@ -145,6 +145,10 @@ impl<'o> ConcernSearch<'o> {
             self.rules.allow(&objects.grants, from, "Registry", key)
         });
         self.found.targets.extend(targets.map(|(key, _)| key.clone()));
+        self.pinned(|namespace| {
+            let from = ("Target", namespace);
+            self.rules.allow(&objects.grants, from, "Registry", key)
+        });
         for (binding, object) in objects.registry_bindings.naming(NamedKind::Registry, key) {
             self.registry_binding(binding, object);
         }
@@ -172,6 +176,19 @@ impl<'o> ConcernSearch<'o> {
                 self.has_release(&key.namespace, &owner.key);
             }
         }
+    }
+
+    /// The Targets of these namespaces that go back to an earlier version, which may be at another registry than the spec names.
+    pub(super) fn pinned(&mut self, is_meant: impl Fn(&str) -> bool) {
+        let targets = self.objects.targets.iter();
+        let pinned = targets.filter(|(key, target)| {
+            let is_pinned = target
+                .spec
+                .as_ref()
+                .is_some_and(|spec| spec.rollback_to.is_some());
+            is_pinned && is_meant(&key.namespace)
+        });
+        self.found.targets.extend(pinned.map(|(key, _)| key.clone()));
     }
 
     /// The Targets of a namespace.

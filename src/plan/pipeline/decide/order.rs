@@ -58,6 +58,7 @@ impl Draft<'_> {
         } = self.input;
         if self.spec.suspend == Some(true) {
             self.keep_needed();
+            self.out.status.leaving.clear();
             self.note_left_out();
             return Verdict::bad(
                 Reason::Suspended,
@@ -68,6 +69,7 @@ impl Draft<'_> {
             Ok(destination) => destination,
             Err(refusal) => {
                 self.keep_needed();
+                self.out.status.leaving.clear();
                 self.note_left_out();
                 let verdict = Verdict::bad(refusal.reason, refusal.message);
                 self.condition(ConditionType::RegistryResolved, verdict.clone());

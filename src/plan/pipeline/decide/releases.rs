@@ -274,17 +274,25 @@ impl Unrendered {
     }
 }
 
+/// Most Profiles that are named of those which set a key differently: the API server takes a message of 32 KiB.
+const PROFILES_NAMED: usize = 3;
+
 fn conflict(conflicts: &[DataConflict]) -> Option<Verdict> {
     if conflicts.is_empty() {
         return None;
     }
     let texts = conflicts.iter().map(|conflict| {
-        let profiles = conflict.profiles.iter().map(ObjectKey::to_string);
+        let mut names = conflict.profiles.iter().map(ObjectKey::to_string);
+        let mut profiles = names.by_ref().take(PROFILES_NAMED).collect::<Vec<_>>();
+        let more = names.count();
+        if more > 0 {
+            profiles.push(format!("{more} more"));
+        }
         let key =
             shown_path(&conflict.path).map_or_else(|| "a key".to_owned(), |path| format!("the key {path}"));
         format!(
             "Profiles {} set {key} of its data differently",
-            profiles.collect::<Vec<_>>().join(" and ")
+            profiles.join(" and ")
         )
     });
     let message = format!(

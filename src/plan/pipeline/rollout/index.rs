@@ -71,6 +71,10 @@ impl RolloutIndex {
                 Some(old) if !is_stale(key) => old,
                 old => {
                     let rollout = KnownRollout::of(limit, survey.of(key, spec));
+                    // The status of a Profile waits for its rollout, whatever that is.
+                    if old.is_none() {
+                        changes.profiles.insert(key.clone());
+                    }
                     changes.note(key, &old.unwrap_or_default(), &rollout);
                     rollout
                 }

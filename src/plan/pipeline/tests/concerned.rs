@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::edits::{Edit, edit, edited, population};
+use super::rollback;
 use super::statuses::{input, left_out};
 use super::world::{World, at, key};
 use crate::plan::pipeline::chart_cache::ChartCache;
@@ -216,4 +217,30 @@ fn a_task_that_is_not_named_after_its_owner_concerns_every_target_of_its_namespa
         ConcernSearch::new(&world.objects, &world.rules, &mut found).task(&key(name), &task);
         assert_eq!(found.targets.len(), concerned, "{name}");
     }
+}
+
+#[test]
+fn a_registry_concerns_a_target_that_goes_back_to_a_version_which_is_there() {
+    let mut world = rollback::changed().world;
+    let versions = world.objects.hydrated_targets.values();
+    let first = versions
+        .filter_map(|version| Some(version.spec.as_ref()?.version))
+        .min();
+    let mut other = world.objects.registries[&key("main")].clone();
+    other.spec.as_mut().unwrap().hostname = "other.test".to_owned();
+    world.objects.registries.insert(key("other"), other);
+    world.change_target("edge", |spec| {
+        "other".clone_into(&mut spec.render_registry_ref.name);
+    });
+    world.settle("edge");
+    let main = world.objects.registries.remove(&key("main")).unwrap();
+    world.change_target("edge", |spec| spec.rollback_to = first);
+    world.settle("edge");
+    assert_eq!(world.ready("edge").0, "NotGranted");
+    let before = decisions(&world);
+    world.objects.registries.insert(key("main"), main);
+    assert_ne!(before, decisions(&world));
+    let mut found = Concerned::default();
+    ConcernSearch::new(&world.objects, &world.rules, &mut found).registry(&key("main"));
+    assert!(found.targets.contains(&key("edge")));
 }

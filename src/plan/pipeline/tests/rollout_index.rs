@@ -137,3 +137,18 @@ fn targets_of_other_namespaces_take_their_turn_where_they_are_granted() {
         (RolloutTurn::Now, RolloutTurn::Waits)
     );
 }
+
+/// The status of a Profile waits for the first look at its rollout.
+#[test]
+fn a_profile_that_matches_no_target_is_looked_at_once() {
+    let mut world = World::new();
+    world.release("shop", "shop", &json!({}), json!({}));
+    world.staged_profile("shops", "shop", &json!({"ring": "none"}), &json!(1));
+    let (charts, none) = (ChartCache::default(), VersionsInMaking::new());
+    let mut index = RolloutIndex::default();
+    for profiles in [vec![key("shops")], Vec::new()] {
+        let changes = index.refresh(world.rollout_input(&charts, &none));
+        assert_eq!(changes.profiles.into_iter().collect::<Vec<_>>(), profiles);
+        index.mark("team-a");
+    }
+}
