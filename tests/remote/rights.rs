@@ -121,6 +121,25 @@ async fn a_right_that_is_missing_there_is_named_with_its_cluster() -> Result<()>
             .condition(&task, JobSucceeded, "True", "JobSucceeded")
             .await?;
     }
+    // The end of a Job is in its pods.
+    let task = stage.submit_to("pods", &cluster).await?;
+    stage
+        .condition(&task, JobScheduled, "True", "JobScheduled")
+        .await?;
+    let mut but_pods = all(&jobs, &secrets);
+    but_pods[2]["verbs"] = json!(["get"]);
+    rules(&cluster, but_pods).await?;
+    cluster.complete(&task).await?;
+    wait_for("the log to say which right is missing", LIMIT, async || {
+        let log = stage.hub().log();
+        let mut said = log.lines().filter(|line| line.contains("list the pods"));
+        Ok(said.any(|line| line.contains(&cluster.name)).then_some(()))
+    })
+    .await?;
+    rules(&cluster, all(&jobs, &secrets)).await?;
+    stage
+        .condition(&task, JobSucceeded, "True", "JobSucceeded")
+        .await?;
     stage.passed();
     Ok(())
 }

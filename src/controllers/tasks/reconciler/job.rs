@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::kubernetes::apply::CallError;
 use crate::kubernetes::watch::pod_task;
 use crate::plan::task::JobState;
 use crate::plan::task::job_state::{JobProgress, ObservedJob, PodTermination, read_job, read_pod};
@@ -75,7 +76,14 @@ impl Reconciler<'_> {
         let fits = |note: &PodTermination| note.succeeded == has_succeeded;
         let is_own = |pod: &Pod| pod_task(&pod.metadata).is_some();
         let look = |pod: &Pod| read_pod(pod).filter(|note| is_own(pod) && fits(note));
-        let notes = self.objects()?.list_pods(uid, look).await?;
-        Ok(notes.into_iter().max_by_key(|note| note.created))
+        let notes = self.objects()?.list_pods(uid, look).await;
+        if self.target.is_some() && matches!(notes, Err(CallError::Forbidden)) {
+            tracing::warn!(
+                task = %uid,
+                cluster = self.placement.cluster,
+                "a cluster forbids the hub to list the pods of a Job that ended, so its task stays as it is; give its user the documented Role"
+            );
+        }
+        Ok(notes?.into_iter().max_by_key(|note| note.created))
     }
 }
