@@ -242,6 +242,8 @@ impl ClusterController {
     fn update_site(&mut self, name: &str) {
         let target = self.store.site_and_kubeconfig(name);
         let sites = self.bindings.sites_of(name);
+        let before = sites.iter().filter_map(|site| self.bindings.kubeconfig_of(site));
+        let before: Vec<KubeconfigRef> = before.cloned().collect();
         for site in sites {
             let is_meant = target.as_ref().is_some_and(|(meant, _)| *meant == site);
             if !is_meant {
@@ -253,6 +255,10 @@ impl ClusterController {
                 self.bind_site(&site, &kubeconfig);
             }
             self.update_rate_limit(&kubeconfig);
+        }
+        // Other clusters that name the same kubeconfig may be free of this one's limit.
+        for kubeconfig in &before {
+            self.update_rate_limit(kubeconfig);
         }
         if self.store.get(name).is_none() {
             self.forget_name(name);

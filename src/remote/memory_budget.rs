@@ -1,20 +1,24 @@
 //! The memory that the hub spends on the responses of all other clusters together.
 //!
-//! All clients share it: for responses that are read or decoded, incomplete lines of watches, and the Jobs that watches
-//! remember. Each holder may have as much as is left for all others, so that one that takes all it can get leaves half, and a
-//! cluster that needs little always gets it. Nothing waits: a request beyond the budget fails.
+//! All connections share it: for responses that are read or decoded, incomplete lines of watches, and the Jobs that watches
+//! remember. Each connection may have as much as is left for all others, however many sites it has, so that one that takes all it can
+//! get leaves half, and a cluster that needs little always gets it. Nothing waits: a request beyond the budget fails.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes for all other clusters together, a quarter of the chart's memory limit of 256 MiB.
 ///
-/// A single holder gets half of it: enough for a page of a list while it grows, or for the metadata of 20,000 Jobs.
+/// A single connection gets half of it: enough for a page of a list while it grows, or for the metadata of 20,000 Jobs.
 pub const MEMORY_BUDGET: usize = 64 << 20;
 
-/// The memory budget of all remote clients.
+/// The memory budget of all connections, as one of them has it.
 #[derive(Clone, Debug)]
-pub struct MemoryBudget(Arc<MemoryBudgetState>);
+pub struct MemoryBudget {
+    all: Arc<MemoryBudgetState>,
+    /// Bytes that the connection holds.
+    own: Arc<Mutex<usize>>,
+}
 
 #[derive(Debug)]
 struct MemoryBudgetState {
@@ -32,16 +36,28 @@ impl MemoryBudget {
     /// A budget of so many bytes.
     #[must_use]
     pub fn new(total: usize) -> Self {
-        Self(Arc::new(MemoryBudgetState {
-            total,
-            used: AtomicUsize::new(0),
-        }))
+        Self {
+            all: Arc::new(MemoryBudgetState {
+                total,
+                used: AtomicUsize::new(0),
+            }),
+            own: Arc::default(),
+        }
+    }
+
+    /// The same budget for another connection.
+    #[must_use]
+    pub fn of_connection(&self) -> Self {
+        Self {
+            all: Arc::clone(&self.all),
+            own: Arc::default(),
+        }
     }
 
     /// Bytes that are in use.
     #[must_use]
     pub fn used(&self) -> usize {
-        self.0.used.load(Ordering::Relaxed)
+        self.all.used.load(Ordering::Relaxed)
     }
 
     /// An empty share.
@@ -53,7 +69,7 @@ impl MemoryBudget {
     }
 }
 
-/// The share of one holder; its drop gives the bytes back.
+/// What a connection holds for one purpose; its drop gives the bytes back.
 #[derive(Debug)]
 pub(super) struct MemoryShare {
     budget: MemoryBudget,
@@ -61,17 +77,21 @@ pub(super) struct MemoryShare {
 }
 
 impl MemoryShare {
-    /// Resizes the share; `false`, and no change, where fewer bytes than that would be left for all others.
+    /// Resizes the share; `false`, and no change, where fewer bytes would be left for all others than the connection has then.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
-        let MemoryBudgetState { total, used } = &*self.budget.0;
+        let MemoryBudgetState { total, used } = &*self.budget.all;
+        let mut own = self.budget.own.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.held;
+        let Some(of_connection) = (*own - before).checked_add(bytes) else {
+            return false;
+        };
         let fits = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             let used = (used - before).checked_add(bytes)?;
             let is_less = bytes <= before;
-            (is_less || used.checked_add(bytes)? <= *total).then_some(used)
+            (is_less || used.checked_add(of_connection)? <= *total).then_some(used)
         });
         if fits.is_ok() {
-            self.held = bytes;
+            (self.held, *own) = (bytes, of_connection);
         }
         fits.is_ok()
     }
@@ -103,7 +123,7 @@ mod tests {
     #[test]
     fn a_greedy_holder_leaves_as_much_for_others() {
         let budget = MemoryBudget::new(1_200);
-        let mut shares: Vec<MemoryShare> = (0..5).map(|_| budget.share()).collect();
+        let mut shares: Vec<MemoryShare> = (0..5).map(|_| budget.of_connection().share()).collect();
         let most = |share: &mut MemoryShare| {
             while share.grow(1) {}
             share.held
@@ -118,6 +138,27 @@ mod tests {
         assert!(!budget.share().hold(usize::MAX));
     }
 
+    /// Holds: B9.
+    #[test]
+    fn a_connection_has_one_part_of_it_however_many_sites_it_has() {
+        let budget = MemoryBudget::new(1_200);
+        let (greedy, other) = (budget.of_connection(), budget.of_connection());
+        let mut shares: Vec<MemoryShare> = (0..20).map(|_| greedy.share()).collect();
+        for share in &mut shares {
+            while share.grow(1) {}
+        }
+        assert_eq!(budget.used(), 600);
+        assert!(other.share().hold(300) && !other.share().hold(301));
+        shares[0].shrink(10);
+        assert!(
+            shares[1].hold(10) && !shares[1].grow(1),
+            "what one gives back another can have"
+        );
+        shares.clear();
+        assert_eq!(budget.used(), 0);
+        assert!(greedy.share().hold(600));
+    }
+
     proptest! {
         /// Holds: B9.
         #[test]
@@ -125,7 +166,7 @@ mod tests {
             steps in proptest::collection::vec((0_usize..8, 0_usize..2_000), 0..200),
         ) {
             let budget = MemoryBudget::new(1_000);
-            let mut shares: Vec<MemoryShare> = (0..8).map(|_| budget.share()).collect();
+            let mut shares: Vec<MemoryShare> = (0..8).map(|_| budget.of_connection().share()).collect();
             for (one, bytes) in steps {
                 shares[one].hold(bytes);
                 let held: usize = shares.iter().map(|share| share.held).sum();

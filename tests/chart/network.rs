@@ -320,6 +320,18 @@ async fn a_hub_with_bounds_reaches_api_servers_registries_and_dns_and_nothing_el
     Ok(())
 }
 
+/// As for a renderer's pod.
+#[tokio::test]
+async fn where_no_dns_is_named_a_hub_with_bounds_asks_none() -> Result<()> {
+    let objects = template(&["clusters.egress.enabled=true", "networkPolicy.dns.to=null"]).await?;
+    let (hub, all) = (hub(&objects)?, policies(&objects));
+    for protocol in ["UDP", "TCP"] {
+        assert!(!may_leave(&all, &hub, &outside("203.0.113.5"), protocol, 53));
+    }
+    assert!(may_leave(&all, &hub, &outside("203.0.113.5"), "TCP", 6443));
+    Ok(())
+}
+
 /// The pod that copies pull Secrets asks its API server and DNS, and no registry.
 #[tokio::test]
 async fn what_copies_pull_secrets_answers_on_its_admin_port_and_is_bounded_where_the_hub_is() -> Result<()> {

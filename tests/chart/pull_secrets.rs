@@ -418,3 +418,33 @@ async fn the_notes_say_who_reads_the_copies() -> Result<()> {
     ensure!(!notes(&ON[1..]).await?.contains("pullSecrets"));
     Ok(())
 }
+
+/// Names of namespaces that YAML reads as numbers unless they are quoted.
+#[tokio::test]
+async fn a_namespace_whose_name_looks_like_a_number_stays_a_name() -> Result<()> {
+    let sets = [
+        ON,
+        &[
+            "pullSecrets.olm.namespaces[0]=1e3",
+            "controller.watchNamespaces[0]=2e3",
+        ],
+    ]
+    .concat();
+    let objects = template(&sets).await?;
+    let mut namespaces = Vec::new();
+    for object in &objects {
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_null() || namespace.is_string(), "{object}");
+        namespaces.extend(namespace.as_str());
+        let rules = object["rules"].as_array().into_iter().flatten();
+        let names = rules
+            .filter_map(|rule| rule["resourceNames"].as_array())
+            .flatten();
+        assert!(names.clone().all(Value::is_string), "{object}");
+    }
+    assert!(
+        namespaces.contains(&"1e3") && namespaces.contains(&"2e3"),
+        "{namespaces:?}"
+    );
+    Ok(())
+}

@@ -232,17 +232,26 @@ async fn a_namespace_may_come_later_and_one_that_was_made_again_gets_nothing_unt
         "its UID is written down"
     );
 
+    world.kill();
     namespaces.delete(&later, &DeleteParams::default()).await?;
     wait_for("the namespace to be gone", LIMIT, async || {
         Ok(namespaces.get_metadata_opt(&later).await?.is_none().then_some(()))
     })
     .await?;
     make(&world).await?;
+    // Whoever has the name now makes what looks like a copy of the program.
+    let forged = world.forge_copy(&later).await?;
     world.install(&later, "etcd", "main", "etcd").await?;
+    world.spawn().await?;
     world
         .until_conditions(&["Subscription etcd NamespaceRecreated"])
         .await?;
     world.until_event(&later, "etcd", "NamespaceRecreated").await?;
+    let secrets = world.secrets(&later);
+    ensure!(secrets.get(&world.copy(PULL)).await?.data == forged.data);
+    secrets
+        .delete(&world.copy(PULL), &DeleteParams::default())
+        .await?;
     world.until_no_copy(&later).await?;
     ensure!(world.entries(&later, "etcd").await?.is_empty());
 

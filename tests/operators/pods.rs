@@ -94,3 +94,50 @@ async fn a_pod_of_the_operator_that_was_made_too_early_is_evicted_and_no_other()
     }
     world.passed_with_its_rights()
 }
+
+/// A pod that waited with its link, and runs since its Secret was corrected, is older than any link that comes later.
+#[tokio::test]
+async fn a_pod_that_runs_by_now_is_not_evicted_for_a_link_that_came_after_it() -> Result<()> {
+    let mut world = World::start("recovered", 1).await?;
+    let team = world.team().to_owned();
+    world.install(&team, "etcd", "main", "etcd").await?;
+    world.until_entries(&team, "etcd", &[world.copy(PULL)]).await?;
+    let waiting = refused_pod(&world, "etcd").await?;
+    world.restart().await?;
+    let program = world.programs.last().expect("a program");
+    wait_for("a look at the pods", LIMIT, async || {
+        let metrics = program.metrics().await?;
+        let mut looks = metrics.lines().filter(|line| line.contains("resource=\"pods\""));
+        Ok(looks.any(|line| line.contains("verb=\"list\"")).then_some(()))
+    })
+    .await?;
+    let pods: Api<Pod> = Api::namespaced(world.admin.clone(), &team);
+    let runs = json!({"status": {"phase": "Running", "containerStatuses": [{
+        "name": "c", "image": "registry.test/c", "imageID": "c", "ready": true, "restartCount": 0,
+        "state": {"running": {}},
+    }]}});
+    pods.patch_status(&waiting, &PatchParams::default(), &Patch::Merge(&runs))
+        .await?;
+    world.write_secret("more", "1").await?;
+    world.write_catalog("main", &[PULL, "more"]).await?;
+    wait_for("both entries", LIMIT, async || {
+        Ok((world.entries(&team, "etcd").await?.len() == 2).then_some(()))
+    })
+    .await?;
+    // A pod that comes now is looked at after what was decided with the new link.
+    world.write_account(&team, "late", &[]).await?;
+    let late = refused_pod(&world, "late").await?;
+    world.install(&team, "late", "main", "late").await?;
+    let mut both = [world.copy(PULL), world.copy("more")];
+    both.sort();
+    wait_for("both entries of the other", LIMIT, async || {
+        let mut found = world.entries(&team, "late").await?;
+        found.sort();
+        Ok((found == both).then_some(()))
+    })
+    .await?;
+    until_evicted(&world, &late).await?;
+    let pod = pods.get_metadata(&waiting).await?;
+    ensure!(pod.metadata.deletion_timestamp.is_none(), "it runs");
+    world.passed_with_its_rights()
+}

@@ -130,10 +130,15 @@ impl World {
 
     /// Kills all programs and starts one.
     pub async fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.spawn().await
+    }
+
+    /// Kills all programs.
+    pub fn kill(&mut self) {
         for program in self.programs.drain(..) {
             program.kill9();
         }
-        self.spawn().await
     }
 
     pub fn team(&self) -> &str {
@@ -243,6 +248,22 @@ impl World {
     /// Name of the copy of a Secret of the catalogs.
     pub fn copy(&self, secret: &str) -> String {
         copy_name(&ObjectKey::new(&self.catalogs, secret))
+    }
+
+    /// Makes a Secret that has all that the copy of [`PULL`] has, but for its value.
+    pub async fn forge_copy(&self, namespace: &str) -> Result<Secret> {
+        let source = format!("{}/{PULL}", self.catalogs);
+        let forged = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {
+                "name": self.copy(PULL), "namespace": namespace,
+                "labels": {"app.kubernetes.io/managed-by": "renderhub", "renderhub.dev/copied-for": "olm"},
+                "annotations": {"renderhub.dev/source": source, "renderhub.dev/source-uid": "forged", "renderhub.dev/operators": ""},
+            },
+            "stringData": {".dockerconfigjson": config("forged")},
+        });
+        self.apply(forged).await?;
+        Ok(self.secrets(namespace).get(&self.copy(PULL)).await?)
     }
 
     /// Waits until the copy of a Secret has this value.

@@ -24,21 +24,38 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::world::config;
 
-/// It takes out the headers of impersonation, and may hold requests back.
+/// It takes out the headers of impersonation, and may hold requests back or fail one.
 pub struct Stripper {
     address: SocketAddr,
     authority: Authority,
     held: watch::Sender<Option<String>>,
+    failing: watch::Sender<Option<String>>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 impl Stripper {
     /// Passes everything on as `upstream`.
     pub async fn start(upstream: Client) -> Result<Self> {
-        let (held, seen) = watch::channel(None);
+        Self::between(upstream, true).await
+    }
+
+    /// Passes everything on as whoever sent it; `upstream` has no credential of its own.
+    pub async fn honest(upstream: Client) -> Result<Self> {
+        Self::between(upstream, false).await
+    }
+
+    async fn between(upstream: Client, strips: bool) -> Result<Self> {
+        let held = watch::Sender::new(None);
+        let failing = watch::Sender::new(None);
+        let shared = Shared {
+            upstream,
+            held: held.subscribe(),
+            failing: failing.clone(),
+            strips,
+        };
         let plain = TcpListener::bind("127.0.0.1:0").await?;
         let inside = plain.local_addr()?;
-        let router = Router::new().fallback(strip).with_state((upstream, seen));
+        let router = Router::new().fallback(strip).with_state(shared);
         let server = async move { _ = axum::serve(plain, router).await };
         let authority = Authority::new("between")?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -62,6 +79,7 @@ impl Stripper {
             address,
             authority,
             held,
+            failing,
             _tasks: [
                 AbortOnDropHandle::new(tokio::spawn(server)),
                 AbortOnDropHandle::new(tokio::spawn(front)),
@@ -72,6 +90,16 @@ impl Stripper {
     /// Holds requests with this in their path until it holds others, or none.
     pub fn hold(&self, part: Option<&str>) {
         self.held.send_replace(part.map(str::to_owned));
+    }
+
+    /// Answers the next request with this in its path with 503.
+    pub fn fail(&self, part: &str) {
+        self.failing.send_replace(Some(part.to_owned()));
+    }
+
+    /// Whether it has.
+    pub fn has_failed(&self) -> bool {
+        self.failing.borrow().is_none()
     }
 
     /// The same kubeconfig, to here.
@@ -93,28 +121,37 @@ async fn carry(acceptor: TlsAcceptor, client: TcpStream, inside: SocketAddr) {
     }
 }
 
-type Shared = (Client, watch::Receiver<Option<String>>);
+#[derive(Clone)]
+struct Shared {
+    upstream: Client,
+    held: watch::Receiver<Option<String>>,
+    failing: watch::Sender<Option<String>>,
+    strips: bool,
+}
 
-async fn strip(State((upstream, mut held)): State<Shared>, request: Request) -> Response {
+async fn strip(State(mut shared): State<Shared>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let is_free = |held: &Option<String>| held.as_ref().is_none_or(|part| !path.contains(part));
-    _ = held.wait_for(is_free).await;
-    pass(upstream, request)
+    _ = shared.held.wait_for(is_free).await;
+    let fails = shared
+        .failing
+        .send_if_modified(|failing| failing.take_if(|part| path.contains(part.as_str())).is_some());
+    if fails {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    pass(shared.upstream, shared.strips, request)
         .await
         .unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response())
 }
 
-async fn pass(upstream: Client, request: Request) -> Result<Response> {
+async fn pass(upstream: Client, strips: bool, request: Request) -> Result<Response> {
     let (mut parts, body) = request.into_parts();
-    let stripped = [
-        header::HOST,
-        header::CONTENT_LENGTH,
-        header::TRANSFER_ENCODING,
-        header::AUTHORIZATION,
-        header::HeaderName::from_static("impersonate-user"),
-    ];
-    for name in stripped {
+    for name in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         parts.headers.remove(name);
+    }
+    if strips {
+        parts.headers.remove(header::AUTHORIZATION);
+        parts.headers.remove("impersonate-user");
     }
     let body = to_bytes(body, usize::MAX).await?;
     let path = parts.uri.path_and_query().map(ToString::to_string);

@@ -234,9 +234,18 @@ async fn another_token_is_looked_at_as_the_first_was() -> Result<()> {
     world.apply_kubeconfig(&key, config(&tenant.user)?);
     world.registry.open(&key, site.clone());
     let seat = world.until_up(&site).await?;
-    let almighty = tenant
-        .remote
-        .plane
+    world.apply_kubeconfig(&key, config(&almighty(&tenant).await?)?);
+    world.until_down(&site, Reason::InsecureKubeconfig).await?;
+    assert!(!seat.is_valid() && who(&seat).await.is_err());
+    world.apply_kubeconfig(&key, config(&tenant.user)?);
+    world.until_up(&site).await?;
+    world.ended().await
+}
+
+/// An account that may do everything there.
+async fn almighty(tenant: &Tenant) -> Result<Identity> {
+    let plane = tenant.remote.plane;
+    let account = plane
         .service_account(&tenant.remote.namespace, "almighty")
         .await?;
     let binding = format!(
@@ -245,12 +254,26 @@ async fn another_token_is_looked_at_as_the_first_was() -> Result<()> {
          subjects: [{{kind: ServiceAccount, name: almighty, namespace: {0}}}]\n",
         tenant.remote.namespace
     );
-    tenant.remote.plane.apply_yaml(&binding).await?;
-    world.apply_kubeconfig(&key, config(&almighty)?);
-    world.until_down(&site, Reason::InsecureKubeconfig).await?;
-    assert!(!seat.is_valid() && who(&seat).await.is_err());
-    world.apply_kubeconfig(&key, config(&tenant.user)?);
+    plane.apply_yaml(&binding).await?;
+    Ok(account)
+}
+
+/// The same where the cluster fails the first of these questions.
+///
+/// Holds: I4, K12.
+#[tokio::test]
+async fn a_token_that_could_not_be_looked_at_is_looked_at_again() -> Result<()> {
+    let tenant = Tenant::new("again").await?;
+    let honest = Stripper::honest(tenant.remote.plane.anonymous().client().await?).await?;
+    let (world, key, site) = (World::new(), tenant.remote.key(), tenant.site_as("deployer"));
+    world.apply_kubeconfig(&key, honest.config(&tenant.user)?);
+    world.registry.open(&key, site.clone());
     world.until_up(&site).await?;
+    let almighty = almighty(&tenant).await?;
+    honest.fail("selfsubjectaccessreviews");
+    world.apply_kubeconfig(&key, honest.config(&almighty)?);
+    world.until_down(&site, Reason::InsecureKubeconfig).await?;
+    assert!(honest.has_failed());
     world.ended().await
 }
 

@@ -342,6 +342,8 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
 {{/* What a program that works with an API server sends out, as rules of a NetworkPolicy: to who answers DNS. */}}
 {{- define "renderhub.egressToDNS" -}}
 {{- with .Values.networkPolicy.dns -}}
+{{- /* An empty list would mean every address. */}}
+{{- if .to -}}
 - to:
     {{- toYaml .to | nindent 4 }}
   ports:
@@ -351,6 +353,7 @@ server, by its Service and its endpoints where Helm has a cluster to ask.
     - protocol: TCP
       port: {{ . }}
     {{- end }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

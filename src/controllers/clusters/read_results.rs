@@ -23,6 +23,8 @@ pub(super) struct SecretReadState {
 /// Result of a read.
 pub(super) struct SecretReadResult {
     pub(super) kubeconfigs: Vec<KubeconfigRef>,
+    /// Whether it was to be reported although nothing changed.
+    pub(super) must_report: bool,
     pub(super) outcome: Result<Option<SecretVerdicts>, CallError>,
 }
 
@@ -31,6 +33,7 @@ impl SecretReadResult {
     pub(super) const fn panicked() -> Self {
         Self {
             kubeconfigs: Vec::new(),
+            must_report: true,
             outcome: Err(CallError::Transport(TransportStage::Internal)),
         }
     }

@@ -117,7 +117,11 @@ impl ClusterController {
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
-            SecretReadResult { kubeconfigs, outcome }
+            SecretReadResult {
+                kubeconfigs,
+                must_report,
+                outcome,
+            }
         });
     }
 
@@ -145,6 +149,7 @@ impl ClusterController {
                 }
             }
             Err(error) => {
+                known.must_report |= read.must_report;
                 let (kind, stage) = (error.kind(), error.stage());
                 tracing::warn!(secret, kind, stage, "a kubeconfig was not read; it is repeated");
                 let wait = self.retries.failed(secret);

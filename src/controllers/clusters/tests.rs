@@ -1,6 +1,6 @@
 //! What the controller does when events, requests and reports arrive, without a network.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::connection_bindings::tests::config;
 use super::kubeconfig_validator::{KubeconfigHash, KubeconfigVerdict, ValidKubeconfig};
@@ -117,6 +117,70 @@ async fn a_report_on_a_deleted_cluster_shows_no_metrics_of_it() {
     controller.handle_cluster_event(Event::Delete(east()));
     controller.handle_connection_report(report);
     assert!(last_probe.get(&label("east")).is_none());
+}
+
+fn named(name: &str, spec: &Value) -> DynamicObject {
+    let object = json!({
+        "metadata": {"name": name, "uid": name, "generation": 1, "resourceVersion": "1"},
+        "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// A valid kubeconfig of the platform, for the clusters that name its Secret.
+fn apply_valid(controller: &mut ClusterController, secret: &str) -> ConnectionKey {
+    let key = ConnectionKey {
+        secret_uid: secret.into(),
+        key: "value".into(),
+    };
+    for kubeconfig in controller.bindings.kubeconfigs_in(secret) {
+        let valid = KubeconfigVerdict::Valid(Box::new(ValidKubeconfig {
+            key: key.clone(),
+            config: config(),
+            content: KubeconfigHash::of(b"1"),
+        }));
+        controller.apply_verdict(&kubeconfig, valid);
+    }
+    key
+}
+
+#[tokio::test]
+async fn a_read_that_was_asked_for_is_still_asked_for_after_it_failed() {
+    let (mut controller, _requests) = controller();
+    controller.handle_cluster_event(Event::Apply(east()));
+    let key = apply_valid(&mut controller, "east");
+    let known = controller.secrets.entry("east".to_owned()).or_default();
+    known.read = Some(("1".to_owned(), "7".to_owned()));
+    known.seen = known.read.clone();
+    controller.reread(&key);
+    controller.start_reads();
+    let (secret, read) = controller.reading.join_next().await.unwrap();
+    assert!(!controller.secrets["east"].must_report);
+    controller.handle_read_result(&secret, read);
+    assert!(controller.secrets["east"].must_report);
+}
+
+#[tokio::test]
+async fn a_shared_connection_is_free_of_the_limit_of_a_cluster_that_is_deleted() {
+    let (mut controller, _requests) = controller();
+    let spec = json!({"kubeConfig": {"secretRef": {"name": "shared"}}, "renderNamespace": "jobs"});
+    let mut slow = spec.clone();
+    slow["qps"] = json!(1);
+    let (slow, other) = (named("slow", &slow), named("other", &spec));
+    controller.handle_cluster_event(Event::Apply(slow.clone()));
+    controller.handle_cluster_event(Event::Apply(other));
+    let key = apply_valid(&mut controller, "shared");
+    assert_eq!(controller.rate_limits[&key].qps, 1);
+    let asked = |controller: &ClusterController| {
+        let known = controller.secrets.get("shared");
+        known.is_some_and(|known| known.must_report)
+    };
+    assert!(!asked(&controller));
+    controller.handle_cluster_event(Event::Delete(slow));
+    assert!(
+        asked(&controller),
+        "the kubeconfig is read again, and applied with the limit of now"
+    );
 }
 
 /// The site of a tenant's own cluster.

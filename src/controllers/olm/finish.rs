@@ -96,6 +96,8 @@ impl OlmController {
                 .take_account(&ObjectKey::new(&namespace, &name), account);
         }
         if written.has_linked {
+            // What waited at an earlier look may run by now, and was made before the new link.
+            self.forget_pods(&namespace);
             self.looks.start(&namespace, Instant::now());
         }
         match written.failure {
@@ -140,6 +142,12 @@ impl OlmController {
             );
         }
         is_refused
+    }
+
+    fn forget_pods(&mut self, namespace: &str) {
+        if let Some(seen) = self.store.observed.namespaces.get_mut(namespace) {
+            seen.pods.clear();
+        }
     }
 
     fn finish_look(&mut self, namespace: &str, pods: Result<PendingPods, CallError>) {

@@ -67,13 +67,39 @@ impl NamespaceRecorder {
         if known != RecordedNamespace::Unrecorded {
             return Ok(known == RecordedNamespace::Same);
         }
-        let due = std::mem::take(&mut *self.waiting());
+        let due = self.due(namespace, &uid);
         self.calls.write_record(&self.namespace, &due).await?;
         record.note(due);
         Ok(record.check(namespace, &uid) == RecordedNamespace::Same)
     }
 
+    /// What is to be written now, with this namespace, whose entry may have gone with a write that failed.
+    fn due(&self, namespace: &str, uid: &str) -> BTreeMap<String, String> {
+        let mut due = std::mem::take(&mut *self.waiting());
+        due.insert(namespace.to_owned(), uid.to_owned());
+        due
+    }
+
     fn waiting(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::metrics::Metrics;
+    use crate::kubernetes::tests::client_to_nowhere;
+
+    #[tokio::test]
+    async fn a_namespace_is_written_down_although_a_write_of_another_took_it_along_and_failed() {
+        let calls = PullSecretClient::new(client_to_nowhere(), Metrics::new().0);
+        let recorder = NamespaceRecorder::new(calls, "record".to_owned());
+        for (namespace, uid) in [("a", "1"), ("b", "2")] {
+            recorder.waiting().insert(namespace.to_owned(), uid.to_owned());
+        }
+        let entry = |namespace: &str, uid: &str| (namespace.to_owned(), uid.to_owned());
+        assert_eq!(recorder.due("a", "1"), [entry("a", "1"), entry("b", "2")].into());
+        assert_eq!(recorder.due("b", "2"), [entry("b", "2")].into());
     }
 }

@@ -113,12 +113,10 @@ impl CopyWork {
 
     async fn write_all(&mut self, done: &mut WrittenNamespace) -> Result<(), WorkFailure> {
         let changes = std::mem::take(&mut self.changes);
-        // What is changed has a UID, which does not outlive its namespace; only what is made could land in another one.
-        let makes_any = changes
-            .copies
-            .iter()
-            .any(|write| write.existing.is_none() || write.replaces);
-        if makes_any && !self.recorder.is_granted(&self.namespace).await? {
+        // Also where a copy is there: the owner of another namespace of the name can make what looks like one.
+        let gives_any =
+            !changes.copies.is_empty() || changes.links.iter().any(|(_, change)| !change.added.is_empty());
+        if gives_any && !self.recorder.is_granted(&self.namespace).await? {
             return Err(WorkFailure::Recreated);
         }
         let mut failed = None;

@@ -24,7 +24,8 @@ use crate::plan::remote::health::{
 };
 use crate::plan::remote::site::Site;
 use crate::remote::ConnectionKey;
-use crate::remote::client::{RemoteClient, until};
+use crate::remote::client::{RemoteClient, RemoteClientSettings, until};
+use crate::remote::memory_budget::MemoryBudget;
 
 /// Messages of site watches that may wait in the channel; a watch that finds it full waits.
 const WATCH_MESSAGES: usize = 16;
@@ -67,6 +68,8 @@ pub(in crate::remote) struct ConnectionActor {
     under_way: Option<AbortHandle>,
     number: u64,
     has_connected: bool,
+    /// One for all its sessions.
+    memory_budget: MemoryBudget,
 }
 
 impl ConnectionActor {
@@ -82,6 +85,7 @@ impl ConnectionActor {
         // The first comparison with the desired state must find every site new.
         current.sites.clear();
         Self {
+            memory_budget: common.settings.client.memory_budget.of_connection(),
             connection: ConnectionStateMachine::new(common.settings.timing, seed, now()),
             key,
             common,
@@ -222,7 +226,12 @@ impl ConnectionActor {
         self.number += 1;
         let attempts = &self.shared.metrics.attempts;
         attempts.get_or_create(&label(&self.shared.name)).inc();
-        let attempt = attempt(Arc::clone(&self.common), self.current.clone(), self.number);
+        let attempt = attempt(
+            Arc::clone(&self.common),
+            self.memory_budget.clone(),
+            self.current.clone(),
+            self.number,
+        );
         self.under_way = Some(self.tasks.spawn(attempt));
     }
 
@@ -346,13 +355,18 @@ impl ConnectionActor {
 /// Connects, and makes the checks that each new connection needs once.
 async fn attempt(
     common: Arc<ConnectionContext>,
+    memory_budget: MemoryBudget,
     wanted: DesiredConnection,
     number: u64,
 ) -> ConnectionTaskResult {
     let connect = async {
         let settings = &common.settings;
-        let client = RemoteClient::new(&wanted.config, &settings.client)
-            .map_err(|_| ConnectionFault::BadKubeconfig)?;
+        let of_client = RemoteClientSettings {
+            memory_budget,
+            ..settings.client.clone()
+        };
+        let client =
+            RemoteClient::new(&wanted.config, &of_client).map_err(|_| ConnectionFault::BadKubeconfig)?;
         client.set_rate_limit(wanted.rate_limit.qps, wanted.rate_limit.burst);
         let version = check_cluster(&client, &settings.own_namespaces).await?;
         Ok((version, Arc::new(ConnectionSession::new(client, &wanted))))

@@ -237,27 +237,33 @@ impl WatchTask {
         }
     }
 
-    /// Repeats the checks of the site with each rotated token, and at each probe interval asks whether the user still has the
-    /// right to watch: an API server goes on with a watch whose right was revoked. Returns the first lasting failure.
+    /// Repeats the checks of the site with each rotated token, until one is answered, and at each probe interval asks whether the user
+    /// still has the right to watch: an API server goes on with a watch whose right was revoked. Returns the first lasting failure.
     async fn watch_rights(
         &self,
         user: Option<&HeaderValue>,
         mut token_rotations: watch::Receiver<u64>,
     ) -> ConnectionCheckError {
         let timing = &self.common.settings.timing;
+        let mut is_unchecked = false;
         for verb in ["list", "watch"].iter().cycle() {
             let probe = timing.on_beat(now().at + timing.probe_every);
             match timeout_at(probe.into(), token_rotations.changed()).await {
-                Ok(Ok(())) => match self.check_admission(user).await {
-                    Err(failure) if !failure.fault.is_passing() => return failure,
-                    Ok(()) | Err(_) => {}
-                },
+                Ok(Ok(())) => is_unchecked = true,
                 // The sender lives in the session.
                 Ok(Err(_)) => return ConnectionFault::Unreachable.into(),
+                Err(_) if is_unchecked => {}
                 Err(_) if has_lost_right(&self.session.client, &self.site, user, verb).await => {
                     return ConnectionFault::Forbidden.into();
                 }
                 Err(_) => {}
+            }
+            if is_unchecked {
+                match self.check_admission(user).await {
+                    Ok(()) => is_unchecked = false,
+                    Err(failure) if !failure.fault.is_passing() => return failure,
+                    Err(_) => {}
+                }
             }
         }
         ConnectionFault::Unreachable.into()

@@ -177,7 +177,8 @@ mod tests {
     #[test]
     fn a_watch_remembers_as_many_jobs_as_leave_memory_for_others() {
         let budget = MemoryBudget::new(40 * JOB_OVERHEAD);
-        let (mut greedy, mut other) = (JobInventory::new(&budget), JobInventory::new(&budget));
+        let mut greedy = JobInventory::new(&budget);
+        let mut other = JobInventory::new(&budget.of_connection());
         let remember = |known: &mut JobInventory, n: usize| {
             known.remember(&job(&n.to_string(), "u", CompletionHint::No), 1_000)
         };
