@@ -20,6 +20,7 @@ mod registry_contents;
 mod reports;
 mod resolve;
 mod retired;
+mod revoked;
 mod rollback;
 mod rollout;
 mod rollout_index;

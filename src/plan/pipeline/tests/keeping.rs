@@ -326,68 +326,6 @@ fn a_target_that_goes_back_gets_no_data_of_a_profile_that_may_not_reach_it_any_m
     );
 }
 
-/// Holds: F8.
-#[test]
-fn what_may_not_reach_a_target_any_more_pushes_nothing_off_it() {
-    let mut world = with_profile();
-    world.release("a", "a", &json!({}), json!({"priority": 10}));
-    for kind in ["profile", "release", "version"] {
-        let there = |name: &str| ObjectKey::new("team-b", name);
-        let objects = &mut world.objects;
-        match kind {
-            "profile" => {
-                let profile = objects.profiles.remove(&key("ring")).unwrap();
-                objects.profiles.insert(there("ring"), profile);
-            }
-            "release" => {
-                let release = objects.releases.remove(&key("a")).unwrap();
-                objects.releases.insert(there("a"), release);
-            }
-            _ => {
-                let version = objects.component_versions.remove(&key("a")).unwrap();
-                objects.component_versions.insert(there("a"), version);
-            }
-        }
-    }
-    world.rules.crosses_namespaces = true;
-    grant(&mut world, ("Profile", "team-b"), ("Target", HOME));
-    world.release("own", "own", &json!({}), json!({}));
-    world.bind("edge", "own");
-    world.settle("edge");
-    assert_eq!(world.bundled("edge").len(), 2);
-    world.objects.grants.remove(HOME, "uid");
-    let mut neighbour = world
-        .objects
-        .releases
-        .get_mut(&ObjectKey::new("team-b", "a"))
-        .unwrap();
-    neighbour.spec.as_mut().unwrap().anti_affinity =
-        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector::default());
-    drop(neighbour);
-    world.settle("edge");
-    assert_eq!(world.bundled("edge").len(), 2);
-}
-
-/// However many Profiles with however long names there are, the API server takes the message.
-#[test]
-fn of_many_profiles_that_differ_few_are_named() {
-    let mut world = with_profile();
-    for number in 0..20 {
-        let name = format!("p{number:0>200}");
-        world.profile(&name, "a", &json!({"ring": "one"}));
-        let data = (0..12).map(|n| (format!("k{n}"), json!(number)));
-        world.profile_data(&name, Value::Object(data.collect()));
-    }
-    world.settle("edge");
-    let (reason, message) = world.ready("edge");
-    assert_eq!(reason, "UserdataConflict");
-    assert!(
-        message.contains("and 17 more set") && message.contains("; and 2 more"),
-        "{message}"
-    );
-    assert!(message.len() < 16 << 10, "{}", message.len());
-}
-
 /// Lets objects of a kind and namespace refer to those of another.
 pub(super) fn grant(world: &mut World, from: (&str, &str), to: (&str, &str)) {
     let spec = json!({

@@ -1,7 +1,8 @@
 //! What is resolved however much there is.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::keeping::with_profile;
 use super::world::{World, key};
 use crate::plan::pipeline::conditions::dependencies;
 use crate::plan::pipeline::resolution::{BINDINGS_OF_TARGET, MAX_RELEASES, ResolveFailure};
@@ -102,4 +103,24 @@ fn of_all_releases_that_can_be_bound_a_target_takes_as_many_as_it_can_have() {
     assert_eq!(resolution.unresolved.len(), BINDINGS_OF_TARGET - MAX_RELEASES);
     let said = dependencies(&resolution).unwrap();
     assert!(said.message.len() <= MESSAGE_MAX, "{}", said.message.len());
+}
+
+/// However many Profiles with however long names there are, the API server takes the message.
+#[test]
+fn of_many_profiles_that_differ_few_are_named() {
+    let mut world = with_profile();
+    for number in 0..20 {
+        let name = format!("p{number:0>200}");
+        world.profile(&name, "a", &json!({"ring": "one"}));
+        let data = (0..12).map(|n| (format!("k{n}"), json!(number)));
+        world.profile_data(&name, Value::Object(data.collect()));
+    }
+    world.settle("edge");
+    let (reason, message) = world.ready("edge");
+    assert_eq!(reason, "UserdataConflict");
+    assert!(
+        message.contains("and 17 more set") && message.contains("; and 2 more"),
+        "{message}"
+    );
+    assert!(message.len() < 16 << 10, "{}", message.len());
 }

@@ -389,33 +389,3 @@ fn a_target_that_moves_to_another_registry_does_not_wait() {
         1
     );
 }
-
-/// As where a pipeline applies the Profile before the Release that it names.
-#[test]
-fn a_profile_that_names_a_release_which_is_not_there_takes_nothing_away_and_what_comes_is_staged() {
-    let names = ["a", "b", "c"];
-    let mut world = fleet(&names, &json!(1));
-    world.release("blog", "blog", &json!({}), json!({}));
-    for name in names {
-        world.bind(name, "blog");
-        world.settle(name);
-    }
-    world.staged_profile("shops", "shop-two", &json!({"ring": "one"}), &json!(1));
-    for name in names {
-        world.settle(name);
-        assert_eq!(world.bundled(name), ["blog 1.0.0", "shop 1.0.0"]);
-        let (reason, message) = world.ready(name);
-        assert_eq!(reason, "MissingDependencies");
-        assert!(message.contains("shop-two"), "{message}");
-    }
-    world.component_version("shop-two", "2.0.0");
-    world.release("shop-two", "shop-two", &json!({}), json!({"uniqueName": "shop"}));
-    roll_out(&mut world, &names, 1);
-    for name in names {
-        assert_eq!(world.bundled(name), ["blog 1.0.0", "shop 2.0.0"]);
-    }
-    // What names nothing any more leaves.
-    world.objects.profiles.clear();
-    world.settle("a");
-    assert_eq!(world.bundled("a"), ["blog 1.0.0"]);
-}

@@ -26,6 +26,7 @@ use crate::plan::task::verification::VerificationState;
 use crate::plan::task::{CreateBlocked, JobState, ObservedTask, ReconcileStep, decide};
 
 mod ended;
+mod given_up;
 mod image_pull;
 mod own;
 mod refused;
@@ -239,13 +240,6 @@ fn written(situation: &Situation) -> Task {
         status: *status,
         ..situation.task.clone()
     }
-}
-
-fn ended(verdict: JobProgress, changes: serde_json::Value) -> Task {
-    let mut task = task_of(spec_with(changes));
-    task.status = running().status;
-    let job = read(&task, verdict);
-    written(&Situation::of(task).with(|s| s.job = job))
 }
 
 fn check(table: impl IntoIterator<Item = (Situation, &'static str)>) {

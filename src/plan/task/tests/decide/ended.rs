@@ -6,6 +6,13 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::*;
 
+pub(super) fn ended(verdict: JobProgress, changes: serde_json::Value) -> Task {
+    let mut task = task_of(spec_with(changes));
+    task.status = running().status;
+    let job = read(&task, verdict);
+    written(&Situation::of(task).with(|s| s.job = job))
+}
+
 #[test]
 fn a_success_is_cleared_at_once_and_removed_with_its_ttl() {
     let done = |changes| Situation::of(ended(JobProgress::Complete(at(50)), changes));

@@ -9,7 +9,7 @@ use super::*;
 pub(super) const JOB: &str = "0a0b0c0d-0000-4000-8000-000000000001";
 
 /// The cluster is lost since then.
-fn lose(s: &mut Situation, since: i64, reason: Reason) {
+pub(super) fn lose(s: &mut Situation, since: i64, reason: Reason) {
     (s.site, s.times.lost_since) = (Some(SiteState::down(reason)), at(since));
 }
 
@@ -263,70 +263,6 @@ fn what_runs_on_a_lost_cluster_stays_as_it_is_until_its_time_is_over() {
             "write Failed JobLost",
         ),
         (running(to_east()).with(|s| s.catalog.clusters.clear()), "read"),
-    ];
-    for (n, (situation, expected)) in table.into_iter().enumerate() {
-        assert_eq!(situation.label(), expected, "{n}");
-    }
-}
-
-/// As after `--single-tenant` was taken away: the task named no ServiceAccount, and needs one now.
-#[test]
-fn a_task_that_runs_where_the_hub_may_not_look_any_more_does_not_wait_for_ever() {
-    let denied = |started: i64| {
-        let spec = spec_with(json!({
-            "kubeConfig": {"secretRef": {"name": "edge"}}, "deploymentNamespace": "renders",
-        }));
-        running(to_own()).with(|s| {
-            let status = s.task.status.clone();
-            (s.task, s.site) = (task_of(spec), None);
-            s.task.status = status;
-            s.task.status.start_time =
-                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(started)));
-        })
-    };
-    let target = denied(10).ask(|o| o.target.cloned());
-    assert!(matches!(target, Some(Err(_))), "{target:?}");
-    assert_eq!(denied(10).label(), "rest until 910 for its cluster");
-    assert_eq!(denied(-900).label(), "write Failed JobLost");
-}
-
-/// As after a hub was away for long: the ledger has an old loss, and the cluster may be back.
-#[test]
-fn nothing_is_given_up_before_a_process_could_try_the_cluster() {
-    let known = |since, reason, known| {
-        running(to_east()).with(|s| {
-            lose(s, since, reason);
-            s.times.known_since = at(known);
-        })
-    };
-    let deleted = |situation: Situation| {
-        situation.with(|s| {
-            (s.task.deleting, s.task.deleted_at) = (true, Some(at(-700)));
-            s.leftovers = RemoteLeftovers::Possible;
-        })
-    };
-    let table = vec![
-        (
-            known(-900, Reason::Connecting, 95),
-            "rest until 155 for its cluster",
-        ),
-        (known(-900, Reason::Connecting, 40), "write Failed JobLost"),
-        (known(-900, Reason::Unreachable, 95), "write Failed JobLost"),
-        (
-            known(90, Reason::Connecting, 90),
-            "rest until 990 for its cluster",
-        ),
-        (
-            deleted(known(-900, Reason::Connecting, 95)),
-            "rest until 155 for its cluster",
-        ),
-        (deleted(known(-900, Reason::Connecting, 40)), "abandon"),
-        (deleted(known(-900, Reason::Unreachable, 95)), "abandon"),
-        (
-            deleted(known(-900, Reason::Connecting, 95))
-                .with(|s| s.timeouts.orphan_grace = k8s_openapi::jiff::SignedDuration::ZERO),
-            "abandon",
-        ),
     ];
     for (n, (situation, expected)) in table.into_iter().enumerate() {
         assert_eq!(situation.label(), expected, "{n}");

@@ -1,5 +1,6 @@
 //! What a log says of each step: its name, and why it is the next one.
 
+use super::ended::ended;
 use super::remote::to_east;
 use super::*;
 use crate::plan::task::StepReason;
