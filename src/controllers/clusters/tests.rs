@@ -85,17 +85,7 @@ async fn a_report_on_a_deleted_cluster_shows_no_metrics_of_it() {
     let (mut controller, requests) = controller();
     controller.handle_cluster_event(Event::Apply(east()));
     requests.send(SiteRequest::Open(site())).unwrap();
-    let key = ConnectionKey {
-        secret_uid: "1".into(),
-        key: "value".into(),
-    };
-    let valid = KubeconfigVerdict::Valid(Box::new(ValidKubeconfig {
-        key: key.clone(),
-        config: config(),
-        content: KubeconfigHash::of(b"1"),
-    }));
-    let kubeconfig = controller.bindings.kubeconfig_of(&site()).cloned().unwrap();
-    controller.bindings.apply_verdict(&kubeconfig, valid);
+    let key = apply_valid(&mut controller, "east");
     let report = ConnectionReport {
         key,
         health: ConnectionHealth {
