@@ -56,22 +56,30 @@ fn what_has_to_leave_leaves_with_the_next_version_however_long_another_chart_hol
 
 /// What is seen to match again while nothing is decided about what leaves begins its minute anew.
 #[test]
-fn a_target_that_is_suspended_begins_the_minute_anew() {
-    let mut world = with_profile();
-    world.release("b", "b", &json!({}), json!({}));
-    world.bind("edge", "b");
-    world.settle("edge");
-    world.relabel("edge", "two");
-    world.now = 100;
-    world.settle("edge");
-    assert_eq!(leaving(&world), [("a".to_owned(), at(101).as_second())]);
-    world.change_target("edge", |spec| spec.suspend = Some(true));
-    world.settle("edge");
-    assert_eq!(leaving(&world), []);
-    world.change_target("edge", |spec| spec.suspend = None);
-    world.now = 100 + 2 * LEAVES_AFTER.as_secs();
-    world.settle("edge");
-    assert_eq!(world.bundled("edge"), ["a 1.0.0", "b 1.0.0"]);
+fn a_target_that_is_suspended_or_has_no_registry_begins_the_minute_anew() {
+    for is_suspended in [true, false] {
+        let mut world = with_profile();
+        world.release("b", "b", &json!({}), json!({}));
+        world.bind("edge", "b");
+        world.settle("edge");
+        world.relabel("edge", "two");
+        world.now = 100;
+        world.settle("edge");
+        assert_eq!(leaving(&world), [("a".to_owned(), at(101).as_second())]);
+        let registries = world.objects.registries.clone();
+        if is_suspended {
+            world.change_target("edge", |spec| spec.suspend = Some(true));
+        } else {
+            world.objects.registries.clear();
+        }
+        world.settle("edge");
+        assert_eq!(leaving(&world), []);
+        world.change_target("edge", |spec| spec.suspend = None);
+        world.objects.registries = registries;
+        world.now = 100 + 2 * LEAVES_AFTER.as_secs();
+        world.settle("edge");
+        assert_eq!(world.bundled("edge"), ["a 1.0.0", "b 1.0.0"]);
+    }
 }
 
 /// As where a pipeline applies the Profile before the Release that it names.
