@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes a kubeconfig with which a renderhub hub may render on the cluster that kubectl points at, and may do nothing else there.
-# Needs kubectl and an administrator of one namespace of that cluster; applying the manifest again changes nothing.
+# Needs kubectl and a user of that cluster who may make and label the namespace and is its administrator; applying the manifest again
+# changes nothing.
 set -eu
 # So that [a-z] below means these letters everywhere.
 LC_ALL=C

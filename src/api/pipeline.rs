@@ -15,11 +15,11 @@ pub use binding::{
 pub use component::{Component, ComponentResource, ComponentSpec, ComponentVersion, ComponentVersionSpec};
 pub use hydrated_target::{
     HydratedProfile, HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec,
-    HydratedTargetStatus, NamespacedName, PruneFailure, PruneProgress,
+    HydratedTargetStatus, PruneFailure, PruneProgress,
 };
 pub use own_namespace::OmitsOwnNamespace;
 pub use profile::{MatchedTarget, Profile, ProfileSpec, ProfileStatus};
-pub use reference::ObjectName;
+pub use reference::{NamespacedName, ObjectName};
 pub use release::{ComponentVersionReference, PipelineStatus, Release, ReleaseSpec, ReleaseStatus};
 pub use target::{
     LeavingRelease, ReleaseSource, ReleaseSourceKind, RenderRegistryKind, RenderRegistryReference, Target,

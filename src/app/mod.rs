@@ -5,12 +5,11 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::config::Settings;
 use crate::base::metrics::{Metrics, StateLabel};
-use crate::kubernetes::lease::{LeaseError, LeaseHolder};
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::lease::InstanceState;
 
@@ -19,6 +18,7 @@ mod clusters;
 pub mod config;
 mod error;
 mod hub_parts;
+mod lease_keeper;
 mod loops;
 mod preflight_loop;
 pub mod probe;
@@ -32,14 +32,12 @@ mod unserved_namespaces;
 
 pub use error::AppError;
 use hub_parts::HubParts;
+use lease_keeper::LeaseKeeperTask;
 use loops::DrainedTasks;
 use program::Program;
 pub use pull_secrets::pull_secrets;
 use signals::LAST_EVENTS;
 pub use start::{preflight, probe_network, stop_hub};
-
-/// Longest wait for the release of the Lease at the end.
-const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Runs the hub until SIGTERM or SIGINT: it listens, finds out whether it may start, works, drains.
 ///
@@ -58,7 +56,6 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     let Some(started) = start::start_up(&clients, &settings, &metrics, &stop, state).await? else {
         return Ok(());
     };
-    let lease = LeaseKeeperTask::start(started.lease);
     let grace_period = settings.grace_period;
     let hub = HubParts {
         client: clients.hub,
@@ -70,7 +67,7 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         stop: stop.clone(),
     };
     let tasks = loops::start(&mut loops, hub, started.key, ready, started.namespaces)?;
-    supervise(loops, lease, tasks, &stop, grace_period).await
+    supervise(loops, started.lease, tasks, &stop, grace_period).await
 }
 
 /// Publishes the state of the instance as a metric.
@@ -86,44 +83,6 @@ async fn publish_state(mut state: watch::Receiver<InstanceState>, metrics: Metri
         }
         if state.changed().await.is_err() {
             std::future::pending::<()>().await;
-        }
-    }
-}
-
-/// The task that renews the Lease. It ends after all others, because a hub that stops may still write.
-struct LeaseKeeperTask {
-    release: CancellationToken,
-    task: JoinHandle<LeaseError>,
-}
-
-impl LeaseKeeperTask {
-    fn start(lease: LeaseHolder) -> Self {
-        let release = CancellationToken::new();
-        let task = tokio::spawn(lease.keep(release.clone()));
-        Self { release, task }
-    }
-
-    /// Waits for an end that was not asked for; returns its cause.
-    async fn lost(&mut self) -> AppError {
-        match (&mut self.task).await {
-            Ok(error) => AppError::Lease(error),
-            Err(_) => AppError::LoopEnded,
-        }
-    }
-
-    /// Releases the Lease.
-    ///
-    /// # Errors
-    /// The Lease was lost before.
-    async fn release(mut self) -> Result<(), AppError> {
-        self.release.cancel();
-        match tokio::time::timeout(LAST_WRITE, self.lost()).await {
-            Ok(AppError::Lease(LeaseError::Stopped)) => Ok(()),
-            Ok(error) => Err(error),
-            Err(_) => {
-                tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
-                Ok(())
-            }
         }
     }
 }
@@ -173,7 +132,9 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::time::{Instant, sleep};
 
+    use super::lease_keeper::LAST_WRITE;
     use super::*;
+    use crate::kubernetes::lease::LeaseError;
 
     /// Supervises a hub that is stopping and has nothing in flight, with an event to send and a Lease that ends so when it is
     /// released.
@@ -193,7 +154,7 @@ mod tests {
             events: tokio::spawn(event),
             controller: tokio::spawn(async {}),
         };
-        let keeper = LeaseKeeperTask { release, task };
+        let keeper = LeaseKeeperTask::of(release, task);
         supervise(JoinSet::new(), keeper, tasks, &stop, Duration::from_secs(60)).await
     }
 

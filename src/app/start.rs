@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
+use super::lease_keeper::LeaseKeeperTask;
 use crate::api::names::HubId;
 use crate::app::config::{OutputFormat, Settings};
 use crate::app::probe;
@@ -46,8 +47,8 @@ pub(super) struct StartedHub {
     pub hub_client: HubClient,
     /// The key of its statuses' seals.
     pub key: SealKey,
-    /// Its Lease, which it must renew.
-    pub lease: LeaseHolder,
+    /// The task that renews its Lease.
+    pub lease: LeaseKeeperTask,
     /// UIDs of the namespaces that the start read.
     pub namespaces: BTreeMap<String, String>,
 }
@@ -87,17 +88,28 @@ pub(super) async fn start_up(
     report(&[finding(&[])], metrics)?;
     clients.fence.open(lease.validity());
     tracing::info!("this instance works");
-    let key = if lease.has_stood_by() {
-        seal_key::load(&hub_client).await?
-    } else {
-        key
-    };
-    Ok(Some(StartedHub {
+    let kept = key_after_wait(&hub_client, key, lease, stop).await?;
+    Ok(kept.map(|(key, lease)| StartedHub {
         hub_client,
         key,
         lease,
         namespaces,
     }))
+}
+
+/// Keeps the Lease from now on, and reads the key once more where this instance stood by: it may have been made anew meanwhile.
+async fn key_after_wait(
+    hub_client: &HubClient,
+    key: SealKey,
+    lease: LeaseHolder,
+    stop: &CancellationToken,
+) -> Result<Option<(SealKey, LeaseKeeperTask)>, AppError> {
+    let has_stood_by = lease.has_stood_by();
+    let lease = LeaseKeeperTask::start(lease);
+    if !has_stood_by {
+        return Ok(Some((key, lease)));
+    }
+    lease.during(seal_key::load(hub_client), stop).await
 }
 
 /// Reads the identity of this hub and runs the preflight, all but the check for other hubs; returns its calls, the key of its

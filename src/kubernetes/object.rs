@@ -1,10 +1,10 @@
 //! Objects on the wire, also those that a schema should not admit, and those of a cluster that need not be well-behaved.
 
+mod kept_labels;
 pub(crate) mod lean;
 mod lean_objects;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,14 +17,16 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::api::labels::{GROUP, TARGET_FINALIZER, VERSION};
+use crate::api::labels::{GROUP, VERSION};
 use crate::api::names::TaskKind;
 use crate::plan::pipeline::content_hash::text_hash;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
-use crate::plan::task::finalizer_summary::FinalizerSummary;
+use crate::plan::task::finalizer_summary::{FinalizerSummary, TargetFinalizers};
 use crate::plan::task::model::{DecodedSpec, Task};
 use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
+
+use kept_labels::KeptLabels;
 
 pub use lean_objects::FetchedJob;
 pub(crate) use lean_objects::{LeanObject, LeanPods, PODS};
@@ -101,7 +103,21 @@ impl SlimObject {
 }
 
 impl LabelledObject {
-    /// The object with its spec and status decoded, and its version; `None` without a name, a namespace or a UID.
+    /// Whether it has more labels than an object that is selected by them may have.
+    #[must_use]
+    pub const fn has_too_many_labels(&self) -> bool {
+        self.metadata.labels.are_too_many
+    }
+
+    /// The object without its labels.
+    #[must_use]
+    pub fn without_labels(mut self) -> Self {
+        self.metadata.labels = KeptLabels::default();
+        self
+    }
+
+    /// The object with its spec and status decoded, and its version; `None` without a name, a namespace or a UID. One with too many
+    /// labels has no spec.
     #[must_use]
     pub fn into_object<S, T>(self) -> Option<(ObjectKey, PipelineObject<S, T>)>
     where
@@ -110,6 +126,7 @@ impl LabelledObject {
     {
         let LabelledMetadata {
             kept: meta,
+            labels,
             finalizers,
         } = self.metadata;
         let object = PipelineObject {
@@ -125,8 +142,11 @@ impl LabelledObject {
             deleting: meta.deletion_timestamp.is_some(),
             deleted_at: meta.deletion_timestamp.map(|time| time.0),
             finalizers,
-            labels: meta.labels.unwrap_or_default(),
-            spec: typed(self.spec),
+            labels: labels.labels,
+            spec: self
+                .spec
+                .filter(|_| !labels.are_too_many)
+                .and_then(|spec| typed(Some(spec))),
             status: typed(self.status).unwrap_or_default(),
         };
         Some((ObjectKey::new(&meta.namespace?, &meta.name?), object))
@@ -228,21 +248,18 @@ impl AsMut<ObjectMeta> for SlimMetadata {
 #[serde(from = "LabelledMetadataFields")]
 pub struct LabelledMetadata {
     kept: ObjectMeta,
+    labels: KeptLabels,
     finalizers: FinalizerSummary,
 }
 
-type LabelledMetadataFields =
-    MetadataFields<Option<BTreeMap<String, String>>, Option<Vec<String>>, IgnoredAny>;
+type LabelledMetadataFields = MetadataFields<KeptLabels, TargetFinalizers, IgnoredAny>;
 
 impl From<LabelledMetadataFields> for LabelledMetadata {
     fn from(mut shown: LabelledMetadataFields) -> Self {
-        let finalizers = shown.finalizers.iter().flatten().map(String::as_str);
         Self {
-            finalizers: FinalizerSummary::with_name(TARGET_FINALIZER, finalizers),
-            kept: ObjectMeta {
-                labels: shown.labels.take(),
-                ..shown.kept()
-            },
+            labels: std::mem::take(&mut shown.labels),
+            finalizers: shown.finalizers.0,
+            kept: shown.kept(),
         }
     }
 }

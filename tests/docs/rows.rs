@@ -109,7 +109,7 @@ pub const FAMILIES: &[Family] = &[
         row("T7", "The admission policies are missing or off.",
             "They are a second line: schema, generation, seals and hashes hold without them. Most tests of level A run without them."),
         row("T8", "A namespace is deleted and made again, or relabelled, to inherit what was granted to its name.",
-            "A grant by name is recorded with the namespace's UID at first use, before any task runs; labels decide nothing."),
+            "What `allowedNamespaces` grants to a name is recorded with the namespace's UID at first use, before any task runs; labels decide nothing. A ReferenceGrant is by name alone."),
         row("T9", "Answers that differ tell what exists in other namespaces.",
             "What is missing, forbidden or not granted reads the same, word for word."),
     ]},

@@ -11,12 +11,12 @@ use renderhub::plan::remote::health::{ConnectionFault, ConnectionPhase};
 use renderhub::plan::remote::site::{ClusterName, Site, TenantKubeconfig};
 use renderhub::plan::task::tenant::{ReadIdentity, ServiceAccount};
 use renderhub::remote::kubeconfig::RemoteConfig;
-use renderhub_harness::{ControlPlane, Identity};
+use renderhub_harness::{ControlPlane, Identity, wait_for};
 use serde_json::json;
 
 use super::between::Stripper;
 use super::forward::Forward;
-use super::world::{Remote, World, config, role, through, who};
+use super::world::{LIMIT, Remote, World, config, role, through, who};
 
 async fn uid_of(plane: &ControlPlane, namespace: &str) -> Result<String> {
     let namespaces: Api<Namespace> = Api::all(plane.admin().client().await?);
@@ -306,5 +306,32 @@ async fn who_strips_impersonation_gets_nothing_to_do() -> Result<()> {
     // It is the headers that are missing, and nothing else.
     world.registry.open(&key, platform.clone());
     world.until_up(&platform).await?;
+    world.ended().await
+}
+
+/// A kubeconfig in the place of another is checked before anything is done with it; until then calls go the old way.
+///
+/// Holds: I5, K12.
+#[tokio::test]
+async fn no_call_goes_to_another_server_before_the_checks_there() -> Result<()> {
+    let tenant = Tenant::new("unchecked").await?;
+    let stripper = Stripper::start(tenant.user.client().await?).await?;
+    let (world, key, site) = (World::new(), tenant.remote.key(), tenant.site_as("deployer"));
+    world.apply_kubeconfig(&key, config(&tenant.user)?);
+    world.registry.open(&key, site.clone());
+    let seat = world.until_up(&site).await?;
+    // The first question about the site itself.
+    stripper.hold(Some("selfsubjectaccessreviews"));
+    world.apply_kubeconfig(&key, stripper.config(&tenant.user)?);
+    wait_for("the new connection", LIMIT, async || {
+        Ok((world.connections(&key).1 == 1).then_some(()))
+    })
+    .await?;
+    for _ in 0..10 {
+        assert_eq!(who(&seat).await?, tenant.account);
+    }
+    stripper.hold(None);
+    world.until_down(&site, Reason::ImpersonationNotEffective).await?;
+    assert!(!seat.is_valid() && who(&seat).await.is_err());
     world.ended().await
 }

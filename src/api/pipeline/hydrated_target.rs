@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace, rename};
+use super::reference::NamespacedName;
 use super::target::{ReleaseSource, RenderRegistryKind, is_default};
 use crate::api::schema;
 
@@ -178,19 +179,6 @@ pub struct HydratedProfile {
     /// Its data.
     #[schemars(schema_with = "schema::free_form")]
     pub userdata: Value,
-}
-
-/// Names an object and its namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NamespacedName {
-    /// Its namespace, where it is another than the Target's.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "schema::namespace")]
-    pub namespace: String,
-    /// Its name.
-    #[schemars(schema_with = "schema::object_name")]
-    pub name: String,
 }
 
 /// What became of a version.

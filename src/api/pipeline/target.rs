@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace};
+use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace, rename};
+use super::reference::NamespacedName;
 use crate::api::schema;
 
 /// A cluster that gets releases: the hub renders a chart of all of them and pushes it, and Flux on that cluster installs it.
@@ -118,9 +119,9 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub releases: Vec<Arc<TargetRelease>>,
-    /// Releases whose selector matches no more, and since when: they leave a minute later.
+    /// Releases and data of Profiles whose selector matches no more, and since when: they leave a minute later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 512), extend("x-kubernetes-list-type" = "atomic"))]
     pub leaving: Vec<LeavingRelease>,
     /// Proves that the hub wrote the status; one without it is written anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +133,9 @@ impl OmitsOwnNamespace for TargetStatus {
     fn rename_namespace(&mut self, from: &str, to: &str) {
         let releases = self.releases.iter_mut();
         releases.for_each(|release| TargetRelease::rename_in(release, from, to));
+        for profile in self.leaving.iter_mut().filter_map(|one| one.profile.as_mut()) {
+            rename(&mut profile.namespace, from, to);
+        }
     }
 }
 
@@ -197,13 +201,16 @@ pub enum ReleaseSourceKind {
     Profile,
 }
 
-/// A Release whose selector matches the Target no more.
+/// A Release whose selector matches the Target no more, or the data of such a Profile whose Release stays.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeavingRelease {
     /// The name of which a Target has one Release.
     #[schemars(schema_with = "schema::object_name")]
     pub unique_name: String,
+    /// The Profile whose data leaves; the Release itself leaves without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<NamespacedName>,
     /// Since when the selector does not match.
     pub since: Time,
 }

@@ -27,7 +27,8 @@ pub struct ClusterArgs {
     /// Networks in which clusters may be although they are refused otherwise, such as 127.0.0.0/8, comma-separated.
     #[arg(long, env = "RENDERHUB_CLUSTER_ALLOW_CIDRS", value_delimiter = ',')]
     pub cluster_allow_cidrs: Vec<String>,
-    /// Networks in which no cluster may be, such as those of the hub's Services and pods, comma-separated; they win.
+    /// Networks in which no cluster may be, and no registry of a tenant that the hub asks, such as those of the hub's Services and pods,
+    /// comma-separated; they win.
     #[arg(long, env = "RENDERHUB_CLUSTER_DENY_CIDRS", value_delimiter = ',')]
     pub cluster_deny_cidrs: Vec<String>,
 }

@@ -24,6 +24,8 @@ pub(super) trait PipelineKind: Resource<DynamicType = ()> + 'static {
     const PLURAL: &'static str;
     /// Its status, by which writes are counted.
     const STATUS_RESOURCE: &'static str;
+    /// Whether others select its objects by their labels, which are not kept else.
+    const IS_SELECTED: bool = false;
     /// Where its statuses are decided with their namespace; those of Targets and of versions are with their Target.
     const STATUS_KIND: Option<StatusKind> = None;
 

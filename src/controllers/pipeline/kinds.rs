@@ -57,11 +57,11 @@ impl PipelineKindOperations {
     }
 }
 
-/// Each kind with the field of its objects, its plural, its status, whom an object concerns, and what becomes of a status: whose `own`
-/// it is, or which function decides about it (`status`) and which tells of a change (`report`).
+/// Each kind with the field of its objects, its plural, its status, whether others select it by `labels`, whom an object concerns, and
+/// what becomes of a status: whose `own` it is, or which function decides about it (`status`) and which tells of a change (`report`).
 macro_rules! kinds {
     ($(
-        $kind:ident, $field:ident, $plural:literal, $status:ty,
+        $kind:ident, $field:ident, $plural:literal, $status:ty, $(labels $labels:literal,)?
         |$search:ident, $key:ident, $object:ident| $searched:expr
         $(, own |$found:ident, $of:ident, $its:ident| $said:expr)?
         $(, status $decided:path $(, report $report:path)?)?;
@@ -72,6 +72,7 @@ macro_rules! kinds {
             const KIND: &'static str = stringify!($kind);
             const PLURAL: &'static str = $plural;
             const STATUS_RESOURCE: &'static str = concat!($plural, "/status");
+            $(const IS_SELECTED: bool = $labels;)?
 
             fn map(objects: &PipelineObjects) -> &ObjectMap<Self::Spec, Self::Status> {
                 &objects.$field
@@ -112,9 +113,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Target, targets, "targets", TargetStatus, |search, key, object| search.target(key, object),
+    Target, targets, "targets", TargetStatus, labels true, |search, key, object| search.target(key, object),
         own |found, key, _object| found.own(key.clone());
-    Release, releases, "releases", ReleaseStatus, |search, key, _object| search.release(key),
+    Release, releases, "releases", ReleaseStatus, labels true, |search, key, _object| search.release(key),
         status of_release;
     Component, components, "components", PipelineStatus, |search, key, _object| search.component(key),
         status of_component;

@@ -14,6 +14,7 @@ use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::queue::backoff::Backoff;
 
 use super::kind::PipelineKind;
+use super::work_rounds::QUIET;
 
 /// The kinds of which the hub always holds every object: it makes them itself, within bounds of their own.
 const OWN_KINDS: [&str; 1] = ["hydratedtargets"];
@@ -35,7 +36,9 @@ pub(super) struct OverfullNamespaces {
     pub has_shrunk: bool,
     /// When everything is listed anew.
     pub due: Option<Instant>,
-    pub lists: Backoff<()>,
+    /// When it was or is to be last.
+    listed: Option<Instant>,
+    lists: Backoff<()>,
 }
 
 impl OverfullNamespaces {
@@ -44,6 +47,20 @@ impl OverfullNamespaces {
         let first = (namespace.to_owned(), "");
         let next = self.beyond.range(first..).next();
         next.is_some_and(|(known, _)| known == namespace)
+    }
+
+    /// Lists everything anew, after a pause that grows with each time until no list was needed for a while: a namespace that fits again
+    /// proves nothing, because a tenant can make it too full as often as it likes.
+    pub fn list_anew(&mut self, now: Instant) {
+        if self.due.is_some() {
+            return;
+        }
+        let is_quiet = |listed: Instant| now.saturating_duration_since(listed) >= QUIET;
+        if self.listed.is_none_or(is_quiet) {
+            self.lists.clear(&());
+        }
+        self.due = Some(now + self.lists.failed(&()));
+        self.listed = self.due;
     }
 
     /// Something of a namespace is gone.
@@ -98,5 +115,35 @@ impl OverfullNamespaces {
     /// Whether the objects of a namespace take more than the hub has for one.
     pub fn is_overfull(&self, namespace: &str, objects: &PipelineObjects) -> bool {
         self.has(namespace) || objects.bytes_within(namespace) > OBJECTS_OF_NAMESPACE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Holds: F6.
+    #[test]
+    fn lists_that_a_tenant_has_made_again_and_again_become_rare() {
+        let (mut overfull, mut now) = (OverfullNamespaces::default(), Instant::now());
+        let mut pause = |overfull: &mut OverfullNamespaces, after: Duration| {
+            now += after;
+            overfull.list_anew(now);
+            let due = overfull.due.unwrap();
+            // What comes before it is due changes nothing.
+            overfull.list_anew(due);
+            assert_eq!(overfull.due.take(), Some(due));
+            let pause = due - now;
+            now = due;
+            pause
+        };
+        for round in 0..12 {
+            let full = Duration::from_secs(1 << round).min(Duration::from_secs(300));
+            let taken = pause(&mut overfull, Duration::from_secs(1));
+            assert!(taken >= full / 2 && taken <= full, "{round}: {taken:?}");
+        }
+        assert!(pause(&mut overfull, QUIET) <= Duration::from_secs(1));
     }
 }

@@ -25,8 +25,8 @@ impl PipelineController {
             }
         }
         let overfull = &mut self.store.overfull;
-        if std::mem::take(&mut overfull.has_shrunk) && overfull.due.is_none() {
-            overfull.due = Some(Instant::now() + overfull.lists.failed(&()));
+        if std::mem::take(&mut overfull.has_shrunk) {
+            overfull.list_anew(Instant::now());
         }
         for (kind, key, uid) in std::mem::take(&mut self.store.overfull.refused) {
             self.look_at_namespace(&key.namespace);
@@ -55,9 +55,6 @@ impl PipelineController {
                 namespace,
                 "the hub holds all of this namespace's objects of the pipeline again"
             );
-        }
-        if self.settings.rules.overfull.is_empty() {
-            self.store.overfull.lists.clear(&());
         }
         self.wake_all();
     }

@@ -21,12 +21,18 @@ impl PipelineStore {
         &mut self,
         object: LabelledObject,
     ) -> Option<(ObjectKey, KeptObject<K>)> {
+        let object = if K::IS_SELECTED {
+            object
+        } else {
+            object.without_labels()
+        };
         let meta = object.meta();
         let key = key_of(meta.namespace.as_deref(), meta.name.as_deref())?;
         let known = K::map(&self.objects).get(&key);
         let known = known.filter(|known| meta.uid.as_deref() == Some(&known.uid));
         let is_deleting = known.is_some_and(|known| known.deleting);
         let known = known.filter(|known| known.is_shown() && object.has_spec(&known.uid, known.generation));
+        let known = known.filter(|_| !object.has_too_many_labels());
         let spec = known.and_then(|known| known.spec.clone());
         let object = if spec.is_some() {
             object.without_spec()

@@ -365,6 +365,7 @@ mod tests {
         let mut leaving = status(Pending);
         leaving.leaving.push(LeavingRelease {
             unique_name: "shop".to_owned(),
+            profile: None,
             since: Time(Timestamp::UNIX_EPOCH),
         });
         assert!(!is_progress(&status(Pending), &leaving));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Time between two passes after which they are not in a row: longer than the longest back-off.
-const QUIET: Duration = Duration::from_secs(600);
+pub(super) const QUIET: Duration = Duration::from_secs(600);
 
 /// Passes in a row in which a key was worked on, and when the last one ended.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! What workers wrote is in the store at once, without waiting for a watch.
 
-use crate::api::labels::{PIPELINE_BOOTSTRAP, pipeline_labels};
 use crate::api::pipeline::HydratedTarget;
 use crate::plan::pipeline::concerned::Concerned;
 use crate::plan::pipeline::decide::{FollowUp, NewTask};
@@ -29,7 +28,6 @@ impl PipelineStore {
                 spec.complete(&key.namespace, &mut self.parts);
                 let mut version = PipelineObject::made(made.uid, *spec);
                 version.version = made.version;
-                version.labels = pipeline_labels(PIPELINE_BOOTSTRAP);
                 let namespace = key.namespace.clone();
                 let versions = &mut self.objects.hydrated_targets;
                 if !versions.contains_key(&key) {
@@ -283,7 +281,8 @@ pub(super) mod tests {
     fn a_version_that_the_hub_made_is_no_news_when_a_watch_shows_it() {
         for (label, changes, is_news) in [
             ("bootstrap", "first version", false),
-            ("another", "first version", true),
+            // No object is selected by labels of this kind.
+            ("another", "first version", false),
             // What an admission webhook may do.
             ("bootstrap", "changed", true),
         ] {

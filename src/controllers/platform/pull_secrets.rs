@@ -6,7 +6,7 @@ use crate::api::RendererClassSpec;
 use crate::kubernetes::apply::{CallError, HubClient};
 use crate::plan::pull_secrets::copy::{PullCopy, PullSecretFault};
 use crate::plan::pull_secrets::image_repository::ImageRepository;
-use crate::plan::pull_secrets::named::NamedPullSecret;
+use crate::plan::pull_secrets::named::{self, NamedPullSecret};
 use crate::plan::pull_secrets::pull_failure::{PullReport, after_report};
 
 impl CatalogController {
@@ -78,20 +78,21 @@ impl CatalogController {
     }
 
     fn keep_named(&mut self, class: ClassName, named: Vec<NamedPullSecret>) {
+        // What was read is written even where it is as before: the condition was not while it was unread.
+        self.stores.classes.due.extend(class.clone());
         if self.images.pull_secrets_of(&class) == named {
             return;
         }
         self.has_changed = true;
-        match &class {
-            Some(name) => _ = self.stores.classes.due.insert(name.clone()),
-            None => self.report_own_renderer(&named),
+        if class.is_none() {
+            self.report_own_renderer(&named);
         }
         self.images.named.insert(class, named);
     }
 
     /// The hub's own renderer has no object with conditions, so the log says what is wrong.
     fn report_own_renderer(&self, named: &[NamedPullSecret]) {
-        let said = crate::plan::pull_secrets::named::condition(&self.fallback.image, named);
+        let said = named::condition(&self.fallback.image, named);
         if let Some(said) = said.filter(|said| !said.status) {
             let reason = said.reason.as_str();
             tracing::warn!(
@@ -136,15 +137,11 @@ async fn read_named(
     spec: &RendererClassSpec,
 ) -> Result<Vec<NamedPullSecret>, CallError> {
     let mut all: Vec<NamedPullSecret> = Vec::new();
-    for secret in &spec.image_pull_secrets {
-        let name = &secret.name;
-        if name.is_empty() || all.iter().any(|known| known.name == *name) {
-            continue;
-        }
+    for name in named::names(spec) {
         let by_hand = hub_client.objects().get_secret_metadata(name).await?;
         let copy = read_source(hub_client, namespace, spec, name).await?;
         all.push(NamedPullSecret {
-            name: name.clone(),
+            name: name.to_owned(),
             copy: copy.map(|copy| copy.id().clone()),
             is_by_hand: by_hand.is_some(),
         });

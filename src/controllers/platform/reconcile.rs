@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::RendererClassSpec;
 use crate::api::conditions::{self, ConditionType, find_condition};
 use crate::api::labels::REGISTRY_HOST;
 use crate::kubernetes::apply::{CallError, PlatformStatusPatch};
@@ -12,6 +13,7 @@ use crate::plan::platform::catalog::{Catalog, CatalogClass, CatalogCluster, Cata
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids};
 use crate::plan::platform::registry::judge_credential;
+use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::queue::NamespaceWeights;
 
 use super::class_images::ClassName;
@@ -255,7 +257,7 @@ impl CatalogController {
             )),
             fallback: CatalogClass {
                 spec: self.fallback.clone(),
-                ..self.image_of(&None)
+                ..self.image_of(&None, &self.fallback)
             },
             namespaces: self.listed(),
         };
@@ -264,12 +266,13 @@ impl CatalogController {
 
     fn classes(&self) -> BTreeMap<String, CatalogClass> {
         let classes = self.stores.classes.iter().filter_map(|(name, object)| {
+            let spec = object.spec.as_ref()?;
             let class = CatalogClass {
-                spec: object.spec.clone()?,
+                spec: spec.clone(),
                 is_default: object.is_default,
                 is_refused: self.dry_runs.rejection(name).is_some(),
                 recorded: object.status.namespaces.clone(),
-                ..self.image_of(&Some(name.clone()))
+                ..self.image_of(&Some(name.clone()), spec)
             };
             Some((name.clone(), class))
         });
@@ -277,9 +280,10 @@ impl CatalogController {
     }
 
     /// What a class has of what is known of its image.
-    fn image_of(&self, class: &ClassName) -> CatalogClass {
+    fn image_of(&self, class: &ClassName, spec: &RendererClassSpec) -> CatalogClass {
+        let named = self.images.named.get(class).cloned();
         CatalogClass {
-            pull_secrets: self.images.named.get(class).cloned().unwrap_or_default(),
+            pull_secrets: named.unwrap_or_else(|| NamedPullSecret::unread(spec)),
             pull_failure: self.images.failures.get(class).cloned(),
             ..CatalogClass::default()
         }

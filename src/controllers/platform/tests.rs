@@ -29,6 +29,8 @@ use crate::kubernetes::apply::{CallError, HubClient};
 use crate::kubernetes::tests::client_to_nowhere;
 use crate::plan::platform::catalog::Catalog;
 
+mod pull_secrets;
+
 fn catalog_loop(watched: &[&str]) -> CatalogController {
     let client = client_to_nowhere();
     let hub_id = HubId::new("test", "00000000-0000").unwrap();

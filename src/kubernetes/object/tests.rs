@@ -3,9 +3,14 @@
 use allocation_counter::{AllocationInfo, measure};
 use serde_json::json;
 
+use super::kept_labels::MAX_LABELS;
 use super::*;
 use crate::api::conditions::Reason;
 use crate::api::labels::FINALIZER;
+use crate::api::pipeline::{
+    ComponentVersionSpec, PipelineStatus, ProfileSpec, ProfileStatus, ReleaseSpec, ReleaseStatus,
+};
+use crate::plan::pipeline::object_map::NamesOthers as _;
 use crate::plan::task::validate::validate;
 
 /// Most bytes of an object that an API server stores.
@@ -220,4 +225,91 @@ fn a_status_of_too_many_values_is_none_and_says_nothing() {
     let (task, info) = read(&whole.to_string());
     assert!(validate(&task).is_ok() && task.status.conditions.is_empty());
     assert!(bytes(info.bytes_max) < 1 << 20, "{info:?}");
+}
+
+/// An object of the pipeline, and what it took to decode and takes to keep.
+fn read_labelled<S, T>(labels: &Value, spec: &Value) -> (PipelineObject<S, T>, AllocationInfo)
+where
+    S: DeserializeOwned,
+    T: DeserializeOwned + Default,
+{
+    let text = object(&json!({"labels": labels}), spec);
+    let mut read = None;
+    let info = measure(|| {
+        let object: LabelledObject = serde_json::from_str(&text).unwrap();
+        read = object.into_object();
+    });
+    (read.unwrap().1, info)
+}
+
+fn labels(count: usize) -> Value {
+    let labels = (0..count).map(|number| (format!("{number:05}"), json!("")));
+    Value::Object(labels.collect())
+}
+
+/// Holds: B3, F6.
+#[test]
+fn labels_without_end_take_no_memory() {
+    let spec = json!({"componentVersionRef": {"name": "c"}});
+    for (count, are_kept) in [
+        (0, true),
+        (MAX_LABELS, true),
+        (MAX_LABELS + 1, false),
+        (150_000, false),
+    ] {
+        let (release, info) = read_labelled::<ReleaseSpec, ReleaseStatus>(&labels(count), &spec);
+        let kept = if are_kept { count } else { 0 };
+        assert_eq!(
+            (release.labels.len(), release.spec.is_some()),
+            (kept, are_kept),
+            "{count}"
+        );
+        assert!(info.bytes_max < 256 << 10, "{count}: {info:?}");
+    }
+    let text = object(&json!({"labels": labels(MAX_LABELS + 1)}), &spec);
+    let object: LabelledObject = serde_json::from_str(&text).unwrap();
+    assert!(object.has_too_many_labels());
+    let read = object
+        .without_labels()
+        .into_object::<ReleaseSpec, ReleaseStatus>();
+    assert!(
+        read.unwrap().1.spec.is_some(),
+        "of a kind that is not selected they do not matter"
+    );
+}
+
+/// Holds: B3, F6.
+#[test]
+fn objects_of_the_pipeline_count_no_less_than_is_kept() {
+    let values: Vec<_> = (0..32).map(|number| format!("{number}")).collect();
+    let requirement = |number| json!({"key": format!("k{number}"), "operator": "NotIn", "values": values});
+    let requirements: Vec<_> = (0..16).map(requirement).collect();
+    let selector = json!({"matchLabels": labels(16), "matchExpressions": requirements});
+    let resources = (0..256).map(|number| (format!("{number}"), json!({"repository": "r", "tag": "1"})));
+    let resources: serde_json::Map<_, _> = resources.collect();
+    let none = labels(0);
+    let release = json!({"componentVersionRef": {"name": "c"}, "antiAffinity": selector});
+    let (release, info) = read_labelled::<ReleaseSpec, ReleaseStatus>(&labels(MAX_LABELS), &release);
+    assert!(release.spec.is_some());
+    counts("a Release", release.kept_bytes(), info);
+    let profile = json!({"releaseRef": {"name": "r"}, "targetSelector": selector});
+    let (profile, info) = read_labelled::<ProfileSpec, ProfileStatus>(&none, &profile);
+    assert!(profile.spec.is_some());
+    counts("a Profile", profile.kept_bytes(), info);
+    let version = json!({
+        "componentRef": {"name": "c"}, "tag": "1", "resources": resources,
+        "entrypoint": {"resourceName": "1", "type": "helm"},
+    });
+    let (version, info) = read_labelled::<ComponentVersionSpec, PipelineStatus>(&none, &version);
+    assert!(version.spec.is_some());
+    counts("a ComponentVersion", version.kept_bytes(), info);
+}
+
+fn counts(what: &str, counted: usize, info: AllocationInfo) {
+    let kept = bytes(info.bytes_current.try_into().unwrap());
+    println!("{what}: {kept} bytes are kept, {counted} counted");
+    assert!(
+        kept <= counted && counted < 6 * kept,
+        "{what}: {kept} are kept, {counted} counted"
+    );
 }

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::{MapErr, TryFutureExt as _};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -23,9 +24,19 @@ pub(super) struct SystemResolver(GaiResolver);
 /// Connects sockets to names and addresses.
 pub(super) type HubConnector = HttpConnector<SystemResolver>;
 
+/// Pause of a connection after which its peer is asked whether it is there, and until it is asked again. A watch only receives, so nothing
+/// else shows that an API server went away without a word.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Questions without an answer after which a connection is broken.
+const KEEPALIVES: u32 = 3;
+
 /// A connector that knows by the type of its errors whether there was an address.
 pub(super) fn connector() -> HubConnector {
-    HttpConnector::new_with_resolver(SystemResolver(GaiResolver::new()))
+    let mut connector = HttpConnector::new_with_resolver(SystemResolver(GaiResolver::new()));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE));
+    connector.set_keepalive_retries(Some(KEEPALIVES));
+    connector
 }
 
 fn unresolved(_: io::Error) -> NameResolutionError {

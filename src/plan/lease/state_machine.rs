@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::peers::{HubConflict, PeerMonitor};
 use super::record::{HolderIdentity, InstanceState, LeaseContent, LeaseRecord, LeaseSlot};
-use super::timing::{LOOK_AGAIN, RENEW_DEADLINE, RENEW_EVERY, STANDBY_LOOK};
+use super::timing::{LOOK_AGAIN, REFUSED, RENEW_DEADLINE, RENEW_EVERY, STANDBY_LOOK};
 
 mod acquire;
 mod log_names;
@@ -153,6 +153,8 @@ pub struct LeaseStateMachine {
     until: Option<Instant>,
     ending: Option<LeaseExit>,
     failed_releases: u8,
+    /// Since when writes and lists are refused.
+    refused: [Option<Instant>; 2],
 }
 
 impl LeaseStateMachine {
@@ -173,6 +175,7 @@ impl LeaseStateMachine {
             until: None,
             ending: None,
             failed_releases: 0,
+            refused: [None; 2],
         }
     }
 

@@ -13,3 +13,6 @@ pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The same for a standby: the record that it waits for may be released at any time.
 pub const STANDBY_LOOK: Duration = Duration::from_millis(500);
+/// How long an instance with a record is refused what it asks for until it believes that it lacks the right: an API server that was just
+/// started does not know all rights yet.
+pub const REFUSED: Duration = Duration::from_secs(10);

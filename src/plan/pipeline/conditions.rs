@@ -6,7 +6,7 @@ use super::object::ObjectKey;
 use super::resolution::{KeptReason, LeftOutReason, Resolution, ResolveFailure};
 
 /// Most objects that a message names.
-const NAMED: usize = 10;
+pub(super) const NAMED: usize = 10;
 
 /// The verdict of one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, ReleaseSourceKind,
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, ReleaseSourceKind,
 };
 use crate::api::time::next_whole_second;
 
@@ -40,7 +40,7 @@ pub(super) fn kept<'o>(
         None => match state(source, &release, target, objects, rules) {
             SourceState::Binds => (source, KeptReason::NotGranted),
             SourceState::Unmatched => {
-                let since = unmatched_since(&status.leaving, unique_name, now)?;
+                let since = unmatched_since(&status.leaving, unique_name, None, now)?;
                 (source, KeptReason::Unmatched(since))
             }
             SourceState::Gone if is_replaced() => (source, KeptReason::Replaced),
@@ -60,9 +60,16 @@ pub(super) fn kept<'o>(
     })
 }
 
-/// Since when the selector of a Release does not match; `None` once that is long enough.
-fn unmatched_since(leaving: &[LeavingRelease], unique_name: &str, now: Timestamp) -> Option<Timestamp> {
-    let known = leaving.iter().find(|known| known.unique_name == unique_name);
+/// Since when the selector of a Release, or of a Profile with data, does not match; `None` once that is long enough.
+fn unmatched_since(
+    leaving: &[LeavingRelease],
+    unique_name: &str,
+    profile: Option<&NamespacedName>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let is_it =
+        |known: &&LeavingRelease| known.unique_name == unique_name && known.profile.as_ref() == profile;
+    let known = leaving.iter().find(is_it);
     let since = known.map_or_else(|| next_whole_second(now), |known| known.since.0);
     (now.duration_since(since) < LEAVES_AFTER).then_some(since)
 }
@@ -72,7 +79,7 @@ fn unmatched_since(leaving: &[LeavingRelease], unique_name: &str, now: Timestamp
 pub struct ProfileData {
     /// What the version records.
     pub profile: HydratedProfile,
-    /// Since when the Profile's selector does not match, where its data is about to leave.
+    /// Since when the Profile's selector does not match, where its data is about to leave and the Release is not.
     pub unmatched_since: Option<Timestamp>,
 }
 
@@ -138,11 +145,9 @@ fn kept_data(
         profile: known.clone(),
         unmatched_since,
     };
-    if let Some(kept) = resolution.kept.iter().find(|kept| kept.unique_name == *name) {
-        return Some(match kept.why {
-            KeptReason::Unmatched(since) => stays(Some(since)),
-            KeptReason::Unresolved(_) | KeptReason::NotGranted | KeptReason::Replaced => stays(None),
-        });
+    // Data leaves with its Release.
+    if resolution.kept.iter().any(|kept| kept.unique_name == *name) {
+        return Some(stays(None));
     }
     let accepted = resolution
         .accepted
@@ -161,15 +166,24 @@ fn kept_data(
             (!bound).then(|| stays(None))
         }
         SourceState::Unmatched => {
-            unmatched_since(&target.object.status.leaving, name, now).map(|since| stays(Some(since)))
+            let leaving = &target.object.status.leaving;
+            unmatched_since(leaving, name, Some(&profile_of(known)), now).map(|since| stays(Some(since)))
         }
         SourceState::Gone => None,
     }
 }
 
-/// Whether both are of one Profile.
+/// The Profile that data is of.
 #[must_use]
-pub fn is_same_profile(a: &HydratedProfile, b: &HydratedProfile) -> bool {
+pub fn profile_of(data: &HydratedProfile) -> NamespacedName {
+    NamespacedName {
+        namespace: data.namespace.clone(),
+        name: data.name.clone(),
+    }
+}
+
+/// Whether both are of one Profile.
+fn is_same_profile(a: &HydratedProfile, b: &HydratedProfile) -> bool {
     (&a.namespace, &a.name) == (&b.namespace, &b.name)
 }
 

@@ -1,9 +1,9 @@
 //! How much memory the objects of the pipeline take, by which what a namespace may fill is counted.
 
+use std::io;
+
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::plan::task::model::json_bytes;
 
 use super::object::PipelineObject;
 use super::objects::PipelineObjects;
@@ -18,15 +18,59 @@ const MAP_BYTES: usize = 632;
 const KEYS: usize = 5;
 /// A value in a list.
 const VALUE_BYTES: usize = 32;
+/// A label, besides its text: its part of a map, and two strings.
+const LABEL_BYTES: usize = 192;
+/// A string of a spec, besides its text, and its part of the list or map that it is in.
+pub(super) const STRING_BYTES: usize = 96;
+/// What an index takes for a label by which it finds an object.
+pub(super) const INDEX_BYTES: usize = 768;
 
-/// Bytes that an object takes: `free` are its free-form values, which take more than their text.
+/// Bytes that an object takes: each string takes `string` besides its text, and `free` are its free-form values, which take more than
+/// that.
 pub(super) fn object_bytes<'v, S: Serialize, T>(
     object: &PipelineObject<S, T>,
+    string: usize,
     free: impl Iterator<Item = &'v Value>,
 ) -> usize {
     let labels = object.labels.iter();
-    let labels: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
-    OBJECT_BYTES + labels + object.spec.as_ref().map_or(0, json_bytes) + free_bytes(free)
+    let labels: usize = labels
+        .map(|(key, value)| LABEL_BYTES + key.len() + value.len())
+        .sum();
+    let spec = object.spec.as_ref().map(JsonSize::of).unwrap_or_default();
+    OBJECT_BYTES + labels + spec.bytes + spec.strings() * string + free_bytes(free)
+}
+
+/// The size of a value as JSON.
+#[derive(Default)]
+struct JsonSize {
+    bytes: usize,
+    quotes: usize,
+}
+
+impl JsonSize {
+    fn of(value: &impl Serialize) -> Self {
+        let mut size = Self::default();
+        // Nothing of the pipeline's fails to be written.
+        _ = serde_json::to_writer(&mut size, value);
+        size
+    }
+
+    /// How many strings are in it, keys among them; one with quotes counts as more.
+    const fn strings(&self) -> usize {
+        self.quotes.div_ceil(2)
+    }
+}
+
+impl io::Write for JsonSize {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len();
+        self.quotes += bytes.split(|byte| *byte == b'"').count() - 1;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Bytes that free-form values take besides their text.

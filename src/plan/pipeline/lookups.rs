@@ -6,7 +6,10 @@
 mod answers;
 mod question;
 
-pub use answers::{CONTENTS, ChartAnswer, ChartAnswers, FoundChart, NextQuestions, QUESTIONS};
+pub use answers::{
+    CONTENTS, CONTENTS_OF_NAMESPACE, ChartAnswer, ChartAnswers, FoundChart, NextQuestions, QUESTIONS,
+    QUESTIONS_OF_NAMESPACE,
+};
 pub use question::{
     ChartQuestion, ChartSources, LookupFailure, LookupRequest, MAX_SOURCES, is_allowed, lookup_request,
     made_of, sources,

@@ -12,7 +12,7 @@ use crate::api::pipeline::{
 };
 use crate::plan::task::model::json_bytes;
 
-use super::kept_bytes::object_bytes;
+use super::kept_bytes::{INDEX_BYTES, STRING_BYTES, object_bytes};
 use super::object::{ObjectKey, PipelineObject};
 use super::object_map::{NamedKind, NamedObject, NamesOthers};
 use super::selector::required_labels;
@@ -36,6 +36,14 @@ pub trait PipelineSpec<T>: Sized + Serialize {
         std::iter::empty()
     }
 
+    /// Bytes that each string of a spec takes besides its text.
+    const STRING_BYTES: usize = STRING_BYTES;
+
+    /// Bytes of the indexes that find an object by what its spec selects.
+    fn index_bytes(&self) -> usize {
+        0
+    }
+
     /// Bytes of a status that grows with what it tells of.
     fn status_bytes(_status: &T) -> usize {
         0
@@ -49,7 +57,8 @@ impl<S: PipelineSpec<T>, T> NamesOthers for PipelineObject<S, T> {
 
     fn kept_bytes(&self) -> usize {
         let free = self.spec.iter().flat_map(S::free_form);
-        object_bytes(self, free) + S::status_bytes(&self.status)
+        let indexes = self.spec.as_ref().map_or(0, S::index_bytes);
+        object_bytes(self, S::STRING_BYTES, free) + indexes + S::status_bytes(&self.status)
     }
 }
 
@@ -116,6 +125,10 @@ impl PipelineSpec<ProfileStatus> for ProfileSpec {
         names
     }
 
+    fn index_bytes(&self) -> usize {
+        required_labels(&self.target_selector).len() * INDEX_BYTES
+    }
+
     fn free_form(&self) -> impl Iterator<Item = &Value> {
         self.userdata.iter()
     }
@@ -146,6 +159,9 @@ impl PipelineSpec<PipelineStatus> for RegistryBindingSpec {
 }
 
 impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
+    /// The hub makes them, and the Releases of one are those of others.
+    const STRING_BYTES: usize = 0;
+
     fn named(object: &PipelineObject<Self, HydratedTargetStatus>, key: &ObjectKey) -> Vec<NamedObject> {
         let Some(spec) = &object.spec else {
             return Vec::new();

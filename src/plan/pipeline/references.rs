@@ -108,7 +108,8 @@ impl ReferenceRules {
             overfull == namespace || self.crosses_namespaces && is_granted()
         };
         // Of a namespace that may not be read, the grants may not be known either.
-        !self.unread.is_empty() || self.overfull.iter().any(may_match)
+        let is_unread = self.unread.contains(namespace) || self.crosses_namespaces && !self.unread.is_empty();
+        is_unread || self.overfull.iter().any(may_match)
     }
 
     /// Whether this hub sees what of this kind binds Releases in the namespace, so that one which it does not see is gone.

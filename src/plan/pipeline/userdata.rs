@@ -1,107 +1,130 @@
 //! The data that every release of a Target is handed: that of its Profiles, and over it that of the Target.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use crate::api::pipeline::HydratedProfile;
 
+use super::conditions::NAMED;
 use super::object::ObjectKey;
+
+/// Most Profiles that are named of those which set a key differently: the API server takes a message of 32 KiB.
+const PROFILES_NAMED: usize = 3;
+/// Longest path of a key that is named.
+const LONGEST_PATH: usize = 100;
+
+/// The keys that Profiles set differently and the Target does not settle. Only so many are named as a message has room for: a tenant may
+/// fill an object with such keys, and name each as long as it likes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataConflicts {
+    /// The first of them.
+    pub named: Vec<DataConflict>,
+    /// How many there are.
+    pub count: usize,
+}
 
 /// A key that Profiles set differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataConflict {
-    /// Where it is, as a JSON pointer.
-    pub path: String,
-    /// The Profiles that set it.
+    /// Where it is, as a JSON pointer; `None` where that cannot be shown, because keys are free text.
+    pub path: Option<String>,
+    /// The first of the Profiles that set it.
     pub profiles: Vec<ObjectKey>,
+    /// How many more there are.
+    pub more: usize,
 }
 
 /// Merges the data of Profiles beneath that of the Target. Maps are merged deeply, a null removes a key, all else is replaced.
 ///
 /// A key that two Profiles set differently is left out, and said unless the Target settles it: neither may win.
 #[must_use]
-pub fn merged(profiles: &[HydratedProfile], target: Option<&Value>) -> (Option<Value>, Vec<DataConflict>) {
-    let (mut below, mut conflicts) = (None, BTreeSet::new());
-    for profile in profiles {
-        let data = &profile.userdata;
-        below = Some(match below {
-            None => data.clone(),
-            Some(known) => beside(known, data, &mut String::new(), &mut conflicts),
-        });
-    }
-    for path in &conflicts {
-        if let Some(data) = &mut below {
-            remove(data, path);
-        }
-    }
+pub fn merged(profiles: &[HydratedProfile], target: Option<&Value>) -> (Option<Value>, DataConflicts) {
+    let mut merge = ProfileMerge::default();
+    let all: Vec<_> = profiles
+        .iter()
+        .map(|profile| (profile, &profile.userdata))
+        .collect();
+    let below = (!all.is_empty()).then(|| {
+        let together = merge.together(&all, target);
+        together.unwrap_or_else(|| Value::Object(Map::new()))
+    });
     let merged = match (below, target) {
         (Some(below), Some(target)) => Some(over(below, target)),
         (below, target) => below
             .map(without_nulls)
             .or_else(|| target.cloned().map(without_nulls)),
     };
-    let open = conflicts
-        .into_iter()
-        .filter(|path| !target.is_some_and(|target| settles(target, path)));
-    let said = open.map(|path| DataConflict {
-        profiles: setting(profiles, &path),
-        path,
-    });
-    (merged, said.collect())
+    (merged, merge.conflicts)
 }
 
-/// Whether the data of the Target says what a key is, or takes the place of what it is in.
-fn settles(target: &Value, path: &str) -> bool {
-    let mut at = target;
-    for key in path.split('/').skip(1) {
-        let Value::Object(map) = at else {
-            return true;
-        };
-        match map.get(&unescaped(key)) {
-            Some(value) => at = value,
-            None => return false,
+/// A value of the data of a Profile.
+type ProfileValue<'p> = (&'p HydratedProfile, &'p Value);
+
+/// The data of Profiles while it is merged.
+#[derive(Default)]
+struct ProfileMerge {
+    /// Where the values are, as a JSON pointer.
+    path: String,
+    conflicts: DataConflicts,
+}
+
+impl ProfileMerge {
+    /// Values of one key together, `None` where they differ; `target` is what the Target says of the key, or of what that is in.
+    fn together(&mut self, values: &[ProfileValue<'_>], target: Option<&Value>) -> Option<Value> {
+        let (_, first) = values.first()?;
+        if values.iter().all(|(_, value)| value == first) {
+            return Some((*first).clone());
         }
-    }
-    true
-}
-
-/// The Profiles that set a key.
-fn setting(profiles: &[HydratedProfile], path: &str) -> Vec<ObjectKey> {
-    let set = profiles
-        .iter()
-        .filter(|profile| profile.userdata.pointer(path).is_some());
-    let mut keys: Vec<ObjectKey> = set
-        .map(|profile| ObjectKey::new(&profile.namespace, &profile.name))
-        .collect();
-    keys.dedup();
-    keys
-}
-
-/// Two Profiles' data together.
-fn beside(known: Value, data: &Value, path: &mut String, conflicts: &mut BTreeSet<String>) -> Value {
-    match (known, data) {
-        (Value::Object(mut known), Value::Object(data)) => {
-            for (key, value) in data {
-                let length = path.len();
-                path.push('/');
-                path.push_str(&escaped(key));
-                let together = match known.remove(key) {
-                    None => value.clone(),
-                    Some(before) => beside(before, value, path, conflicts),
-                };
-                known.insert(key.clone(), together);
-                path.truncate(length);
+        let mut keys: BTreeMap<&str, Vec<ProfileValue<'_>>> = BTreeMap::new();
+        for (profile, value) in values {
+            let Value::Object(map) = value else {
+                if target.is_none() {
+                    self.conflict(values);
+                }
+                return None;
+            };
+            for (key, value) in map {
+                keys.entry(key).or_default().push((profile, value));
             }
-            Value::Object(known)
         }
-        (known, data) => {
-            if known != *data {
-                conflicts.insert(path.clone());
-            }
-            known
-        }
+        let together = keys.into_iter().filter_map(|(key, values)| {
+            let length = self.path.len();
+            self.path.push('/');
+            self.path.push_str(&escaped(key));
+            let of_target = match target {
+                Some(Value::Object(map)) => map.get(key),
+                // It takes the place of all that is in it.
+                other => other,
+            };
+            let value = self.together(&values, of_target);
+            self.path.truncate(length);
+            Some((key.to_owned(), value?))
+        });
+        Some(Value::Object(together.collect()))
     }
+
+    fn conflict(&mut self, values: &[ProfileValue<'_>]) {
+        self.conflicts.count += 1;
+        if self.conflicts.named.len() == NAMED {
+            return;
+        }
+        let names = values.iter().take(PROFILES_NAMED);
+        let profiles: Vec<_> = names
+            .map(|(profile, _)| ObjectKey::new(&profile.namespace, &profile.name))
+            .collect();
+        self.conflicts.named.push(DataConflict {
+            path: shown_path(&self.path).map(str::to_owned),
+            more: values.len() - profiles.len(),
+            profiles,
+        });
+    }
+}
+
+/// A path that can be shown: keys are free text, so any other is not repeated.
+fn shown_path(path: &str) -> Option<&str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    (!path.is_empty() && path.len() <= LONGEST_PATH && path.chars().all(is_plain)).then_some(path)
 }
 
 /// The data of the Target over what is below it.
@@ -140,22 +163,6 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// A key as it was before a JSON pointer had it.
-fn unescaped(key: &str) -> String {
-    key.replace("~1", "/").replace("~0", "~")
-}
-
-fn remove(data: &mut Value, path: &str) {
-    let Some((parent, key)) = path.rsplit_once('/') else {
-        *data = Value::Object(Map::new());
-        return;
-    };
-    let key = unescaped(key);
-    if let Some(Value::Object(map)) = data.pointer_mut(parent) {
-        map.remove(&key);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -172,6 +179,37 @@ mod tests {
             userdata: userdata.clone(),
         };
         data.iter().enumerate().map(profile).collect()
+    }
+
+    /// The path of each conflict that is named, the Profiles, and how many more.
+    fn named(conflicts: &DataConflicts) -> Vec<(Option<String>, String, usize)> {
+        let named = conflicts.named.iter().map(|conflict| {
+            let names: Vec<&str> = conflict.profiles.iter().map(|key| key.name.as_str()).collect();
+            (conflict.path.clone(), names.join(" "), conflict.more)
+        });
+        named.collect()
+    }
+
+    /// Each key is below one that is as long as an object lets it be: what is said of them must not be longer with each.
+    ///
+    /// Holds: F6.
+    #[test]
+    fn many_conflicts_below_a_long_key_take_no_memory() {
+        let long = "k".repeat(100_000);
+        let data = |value: i32| {
+            let keys = (0..4_900).map(|key| (format!("a{key}"), json!(value)));
+            json!({long.clone(): keys.collect::<Map<_, _>>()})
+        };
+        let profiles = of(&[data(1), data(2)]);
+        let mut found = None;
+        let taken = allocation_counter::measure(|| found = Some(merged(&profiles, None)));
+        let (merged, conflicts) = found.unwrap();
+        assert_eq!(
+            (merged, conflicts.count),
+            (Some(json!({long.clone(): {}})), 4_900)
+        );
+        assert_eq!(conflicts.named.len(), NAMED);
+        assert!(taken.bytes_max < 8 << 20, "{}", taken.bytes_max);
     }
 
     #[test]
@@ -203,7 +241,11 @@ mod tests {
         ];
         for (profiles, target, expected) in rows {
             let (data, conflicts) = merged(&of(&profiles), target.as_ref());
-            assert_eq!((&data, conflicts), (&expected, vec![]), "{profiles:?} {target:?}");
+            assert_eq!(
+                (&data, conflicts.count),
+                (&expected, 0),
+                "{profiles:?} {target:?}"
+            );
         }
     }
 
@@ -211,15 +253,24 @@ mod tests {
     fn what_two_profiles_set_differently_is_of_neither() {
         let profiles = [json!({"a": {"b/c": 1}, "d": 1}), json!({"a": {"b/c": 2}, "d": 1})];
         let (data, conflicts) = merged(&of(&profiles), None);
-        let conflict = DataConflict {
-            path: "/a/b~1c".to_owned(),
-            profiles: vec![ObjectKey::new("team-a", "p0"), ObjectKey::new("team-a", "p1")],
-        };
         assert_eq!(
-            (data, conflicts),
-            (Some(json!({"a": {}, "d": 1})), vec![conflict])
+            (data, named(&conflicts)),
+            (
+                Some(json!({"a": {}, "d": 1})),
+                vec![(None, "p0 p1".to_owned(), 0)]
+            ),
+            "a key that is no plain word is not named"
+        );
+        let profiles = [json!({"a": {"b": 1}}), json!({"a": {"b": 2}})];
+        let all: Vec<Value> = profiles.iter().cycle().take(5).cloned().collect();
+        let (data, conflicts) = merged(&of(&all), None);
+        let path = Some("/a/b".to_owned());
+        assert_eq!(
+            (data, named(&conflicts)),
+            (Some(json!({"a": {}})), vec![(path, "p0 p1 p2".to_owned(), 2)])
         );
         // A third that agrees with one of them changes nothing.
+        let profiles = [json!({"a": {"b/c": 1}, "d": 1}), json!({"a": {"b/c": 2}, "d": 1})];
         let profiles = [profiles[0].clone(), profiles[1].clone(), profiles[0].clone()];
         assert_eq!(merged(&of(&profiles), None).0, Some(json!({"a": {}, "d": 1})));
     }
@@ -239,7 +290,7 @@ mod tests {
         ] {
             let (data, conflicts) = merged(&of(&profiles), Some(&target));
             assert_eq!(
-                (data, conflicts.is_empty()),
+                (data, conflicts.count == 0),
                 (Some(expected), is_settled),
                 "{target}"
             );
@@ -264,7 +315,7 @@ mod tests {
         fn the_order_of_profiles_does_not_matter(a in map(), b in map(), target in map()) {
             let (one, other) = (merged(&of(&[a.clone(), b.clone()]), Some(&target)), merged(&of(&[b, a]), Some(&target)));
             prop_assert_eq!(one.0, other.0);
-            prop_assert_eq!(one.1.len(), other.1.len());
+            prop_assert_eq!(one.1.count, other.1.count);
         }
 
         #[test]

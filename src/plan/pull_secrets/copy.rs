@@ -52,6 +52,8 @@ pub enum PullSecretFault {
     TooLarge,
     /// It has no entry for the host of the image.
     NoEntry,
+    /// The hub could not read it yet.
+    Unread,
 }
 
 /// Which copy it is: a hash of the hub and of the copy's content.

@@ -2,6 +2,7 @@
 
 use super::copy::{PullCopyId, PullSecretFault};
 use super::image_repository::ImageRepository;
+use crate::api::RendererClassSpec;
 use crate::api::conditions::{ConditionType, DesiredCondition, Reason};
 
 /// A pull Secret that a class names.
@@ -16,6 +17,17 @@ pub struct NamedPullSecret {
 }
 
 impl NamedPullSecret {
+    /// The Secrets that a class names before they are read: a Job names them all the same, and reads them itself.
+    #[must_use]
+    pub fn unread(spec: &RendererClassSpec) -> Vec<Self> {
+        let unread = |name: &str| Self {
+            name: name.to_owned(),
+            copy: Err(PullSecretFault::Unread),
+            is_by_hand: false,
+        };
+        names(spec).into_iter().map(unread).collect()
+    }
+
     fn fault(&self) -> Option<PullSecretFault> {
         self.copy.as_ref().err().copied().filter(|_| !self.is_by_hand)
     }
@@ -56,6 +68,18 @@ impl NamedPullSecret {
     }
 }
 
+/// The names of the Secrets that a class names, each once, in their order.
+#[must_use]
+pub fn names(spec: &RendererClassSpec) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for secret in &spec.image_pull_secrets {
+        if !secret.name.is_empty() && !all.contains(&secret.name.as_str()) {
+            all.push(&secret.name);
+        }
+    }
+    all
+}
+
 fn phrase(fault: PullSecretFault, host: &str) -> String {
     let words = match fault {
         PullSecretFault::Missing => {
@@ -67,6 +91,7 @@ fn phrase(fault: PullSecretFault, host: &str) -> String {
         PullSecretFault::Undecodable => "has an entry that the kubelet cannot decode",
         PullSecretFault::TooLarge => "would be a copy larger than 64 KiB",
         PullSecretFault::NoEntry => return format!("has no entry for {host}"),
+        PullSecretFault::Unread => "could not be read yet; the hub tries again",
     };
     words.to_owned()
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::api::labels::FINALIZER;
+use crate::api::labels::{FINALIZER, TARGET_FINALIZER};
 
 /// Most finalizers of others on a task that is started. An API server takes 1.4 MB of them, and sends them along with every
 /// event and every answer; controllers that work together on one object have a handful.
@@ -24,14 +24,9 @@ pub struct FinalizerSummary {
 impl FinalizerSummary {
     /// What is remembered of these on a task.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::with_name(FINALIZER, names)
-    }
-
-    /// What is remembered of these on an object that has the hub's finalizer under this name.
-    pub fn with_name<'a>(own: &str, names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for name in names {
-            all.push(name == own);
+            all.push(name == FINALIZER);
         }
         all
     }
@@ -68,12 +63,25 @@ impl FinalizerSummary {
 
 impl<'de> Deserialize<'de> for FinalizerSummary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FinalizersVisitor)
+        deserializer.deserialize_any(FinalizersVisitor { own: FINALIZER })
+    }
+}
+
+/// The finalizers of a Target, on which the hub's own has another name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TargetFinalizers(pub FinalizerSummary);
+
+impl<'de> Deserialize<'de> for TargetFinalizers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let own = TARGET_FINALIZER;
+        deserializer.deserialize_any(FinalizersVisitor { own }).map(Self)
     }
 }
 
 /// Reads a list of names one by one, or null.
-struct FinalizersVisitor;
+struct FinalizersVisitor {
+    own: &'static str,
+}
 
 impl<'de> Visitor<'de> for FinalizersVisitor {
     type Value = FinalizerSummary;
@@ -89,7 +97,7 @@ impl<'de> Visitor<'de> for FinalizersVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<FinalizerSummary, A::Error> {
         let mut all = FinalizerSummary::default();
         while let Some(FinalizerName(name)) = names.next_element()? {
-            all.push(name == FINALIZER);
+            all.push(name == self.own);
         }
         Ok(all)
     }

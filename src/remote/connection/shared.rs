@@ -50,15 +50,14 @@ impl SharedConnection {
         }
     }
 
-    /// The current session, kept open for a call: a replaced session drains until the token is dropped.
-    fn enter(&self) -> Option<(Arc<ConnectionSession>, TaskTrackerToken)> {
-        let held = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().map(|session| (Arc::clone(session), session.call()))
+    fn session(&self) -> Option<Arc<ConnectionSession>> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.clone()
     }
 
     /// Sends the rotated token from the next request on, if nothing else differs.
     pub(in crate::remote) fn rotate_token(&self, wanted: &DesiredConnection) {
-        if let Some((session, _call)) = self.enter() {
+        if let Some(session) = self.session() {
             session.rotate_token(wanted);
         }
     }
@@ -75,13 +74,26 @@ impl SharedConnection {
     }
 
     /// Counts a call. Only an answered call of a reconcile resets the count: an answered list does not prove that work gets done.
-    fn count_call(&self, outcome: Result<(), CallError>, is_unanswered: bool, is_of_reconcile: bool) {
+    fn count_call(
+        &self,
+        session: &Arc<ConnectionSession>,
+        outcome: Result<(), CallError>,
+        is_unanswered: bool,
+        is_of_reconcile: bool,
+    ) {
         // The series of a connection that ended must not come back.
         if self.cancel.is_cancelled() {
             return;
         }
         let code = outcome.map_or_else(CallError::code, |()| 200);
         self.metrics.request(&self.name, code);
+        // A call on a replaced session shows nothing about the new one.
+        if !self
+            .session()
+            .is_some_and(|current| Arc::ptr_eq(&current, session))
+        {
+            return;
+        }
         if matches!(outcome, Err(CallError::Unauthorized | CallError::Transport(_))) {
             self.suspected_loss.notify_one();
         }
@@ -94,10 +106,31 @@ impl SharedConnection {
     }
 }
 
-/// Client of one site: sends requests as the site's user, over the current session. Calls fail once the site is down or closed.
+/// The session that the calls of a site use: the newest one on which the site passed its checks and was listed. A session that a
+/// newer one replaced stays open while a site uses it, for a limited time.
+#[derive(Debug, Default)]
+pub(super) struct SiteSession(RwLock<Option<(Arc<ConnectionSession>, TaskTrackerToken)>>);
+
+impl SiteSession {
+    /// Uses this session from the next call on; with `None` each call fails.
+    pub(super) fn set(&self, session: Option<&Arc<ConnectionSession>>) {
+        let held = session.map(|session| (Arc::clone(session), session.call()));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+
+    /// The session, kept open for a call until the token is dropped.
+    fn enter(&self) -> Option<(Arc<ConnectionSession>, TaskTrackerToken)> {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref()
+            .map(|(session, _)| (Arc::clone(session), session.call()))
+    }
+}
+
+/// Client of one site: sends requests as the site's user, over the site's session. Calls fail once the site is down or closed.
 #[derive(Clone)]
 pub struct SiteClient {
     shared: Arc<SharedConnection>,
+    session: Arc<SiteSession>,
     user: Option<HeaderValue>,
     valid: CancellationToken,
     /// The reservation that its calls use first, if there is one.
@@ -107,11 +140,13 @@ pub struct SiteClient {
 impl SiteClient {
     pub(super) fn new(
         shared: Arc<SharedConnection>,
+        session: Arc<SiteSession>,
         user: Option<HeaderValue>,
         valid: CancellationToken,
     ) -> Self {
         Self {
             shared,
+            session,
             user,
             valid,
             reservation: None,
@@ -123,7 +158,7 @@ impl SiteClient {
     /// # Errors
     /// How long to wait before the next try.
     pub(in crate::remote) fn with_reservation(self) -> Result<Self, Duration> {
-        let reservation = match self.shared.enter() {
+        let reservation = match self.session.enter() {
             Some((session, _call)) => Some(Arc::new(session.client.reserve()?)),
             // Without a session its calls fail, and need no reservation.
             None => None,
@@ -138,7 +173,7 @@ impl SiteClient {
     }
 
     async fn call(&self, request: Request<Vec<u8>>, extent: ResponseLimit) -> Result<Bytes, CallError> {
-        let entered = self.shared.enter().filter(|_| self.is_valid());
+        let entered = self.session.enter().filter(|_| self.is_valid());
         let (session, _call) = entered.ok_or(CANCELED)?;
         let sent =
             session
@@ -149,7 +184,7 @@ impl SiteClient {
         let sent = sent.ok_or(CANCELED)?;
         let outcome = sent.answer.as_ref().map(|_| ()).map_err(|error| *error);
         self.shared
-            .count_call(outcome, sent.is_unanswered, self.reservation.is_some());
+            .count_call(&session, outcome, sent.is_unanswered, self.reservation.is_some());
         sent.answer
     }
 }

@@ -15,6 +15,7 @@ use super::announce_permit::AnnouncePermit;
 use super::checks::{ConnectionCheckError, check_site, has_lost_right};
 use super::common::{ConnectionContext, now};
 use super::session::ConnectionSession;
+use super::shared::{SharedConnection, SiteClient, SiteSession};
 use crate::base::metrics::KindLabel;
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::watch::{JobMetadata, ReceivedEvent, TaskWatchEvent, WatchChange};
@@ -58,6 +59,8 @@ pub(super) struct SiteWatch {
     pub(super) number: u64,
     /// Valid while the site is up.
     pub(super) valid: CancellationToken,
+    /// The session of the site's calls while it is up.
+    pub(super) session: Arc<SiteSession>,
     task: Option<AbortOnDropHandle<()>>,
 }
 
@@ -72,6 +75,7 @@ impl SiteWatch {
             watching: SiteWatchStateMachine::default(),
             announced: None,
             number: 0,
+            session: Arc::default(),
             task: None,
         }
     }
@@ -103,6 +107,14 @@ impl SiteWatch {
         };
         let span = tracing::debug_span!("watch", namespace = site.namespace);
         self.task = Some(AbortOnDropHandle::new(tokio::spawn(task.run().instrument(span))));
+    }
+
+    /// A client of the site, valid until the site is down or closed.
+    pub(super) fn client(&mut self, shared: &Arc<SharedConnection>) -> SiteClient {
+        self.valid = self.permit.closed.child_token();
+        let (shared, session) = (Arc::clone(shared), Arc::clone(&self.session));
+        let user = self.user.clone().unwrap_or_default();
+        SiteClient::new(shared, session, user, self.valid.clone())
     }
 
     pub(super) const fn is_started(&self) -> bool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::actor::{ConnectionActor, ConnectionTaskResult};
 use super::common::{ConnectionContext, now};
 use super::report::ConnectionReport;
-use super::shared::SiteClient;
 use super::site_watch::{SiteWatch, SiteWatchMessage, SiteWatchUpdate};
 use crate::base::metrics::clusters::label;
 use crate::kubernetes::watch::TaskWatchEvent;
@@ -168,8 +167,11 @@ impl ConnectionActor {
         let Some(state) = site_watch.next_announcement(site) else {
             return;
         };
-        if state == SiteState::Up && !self.is_settled {
-            return;
+        if state == SiteState::Up {
+            if !self.is_settled {
+                return;
+            }
+            site_watch.session.set(self.session.as_ref());
         }
         let was_up = matches!(site_watch.announced, Some((SiteState::Up, _)));
         site_watch.announced = Some((state.clone(), site_watch.number));
@@ -177,9 +179,7 @@ impl ConnectionActor {
         match state {
             SiteState::Up if was_up => {}
             SiteState::Up => {
-                site_watch.valid = site_watch.permit.closed.child_token();
-                let user = site_watch.user.clone().unwrap_or_default();
-                let client = SiteClient::new(Arc::clone(&self.shared), user, site_watch.valid.clone());
+                let client = site_watch.client(&self.shared);
                 self.common.site_clients.insert(Arc::clone(site), client);
             }
             SiteState::Disconnected | SiteState::Down { .. } | SiteState::Refused(_) => {
@@ -221,6 +221,7 @@ impl ConnectionContext {
     /// Removes the client that a site watch published for its site.
     fn remove_site_client(&self, site: &Arc<Site>, site_watch: &SiteWatch) {
         site_watch.valid.cancel();
+        site_watch.session.set(None);
         self.remove_ended_client(site);
     }
 

@@ -1,5 +1,6 @@
 //! Renderer classes, whose Jobs the API server must accept.
 
+use crate::api::conditions::ConditionType;
 use crate::api::{AllowedNamespace, RendererClass, RendererClassSpec};
 use crate::plan::platform::class;
 
@@ -60,9 +61,9 @@ impl PlatformKind for RendererClass {
             let failure = images.failures.get(&key);
             wanted.extend(class::of_image(&spec.image, named, failure));
         }
-        Some(KindConditions {
-            absent: class::unsaid(&wanted),
-            wanted,
-        })
+        let mut absent = class::unsaid(&wanted);
+        // What was said of Secrets stays until they are read.
+        absent.retain(|type_| *type_ != ConditionType::PullSecretsResolved || !images.unread.contains(&key));
+        Some(KindConditions { wanted, absent })
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::{
     HeldLease, InstanceState, LOOK_AGAIN, LeaseExit, LeaseRequestError, LeaseResponse, LeaseRole,
-    LeaseSnapshot, LeaseStateMachine, RENEW_DEADLINE, RENEW_EVERY, RequestPurpose, STANDBY_LOOK,
+    LeaseSnapshot, LeaseStateMachine, REFUSED, RENEW_DEADLINE, RENEW_EVERY, RequestPurpose, STANDBY_LOOK,
 };
 use crate::plan::lease::record::{LeaseRecord, LeaseSlot};
 
@@ -16,6 +16,7 @@ impl LeaseStateMachine {
         let Some((purpose, asked)) = self.under_way.take() else {
             return;
         };
+        let answer = self.believed(matches!(purpose, RequestPurpose::Look), answer, now);
         match purpose {
             RequestPurpose::Look => self.looked(answer, asked, now),
             RequestPurpose::Take(slot) => self.took(slot, answer, asked, now),
@@ -24,6 +25,27 @@ impl LeaseStateMachine {
             RequestPurpose::Expire(name) => self.handle_expired(&name, answer, now),
             RequestPurpose::Release(role) => self.released(role, &answer, now),
             RequestPurpose::Search(slot) => self.searched(slot, answer, now),
+        }
+    }
+
+    /// A refusal as what it proves: while a record is held, it may pass, and counts only once it has lasted.
+    fn believed(&mut self, is_list: bool, answer: LeaseResponse, now: Instant) -> LeaseResponse {
+        let refused = &mut self.refused[usize::from(is_list)];
+        match answer {
+            LeaseResponse::Failed(LeaseRequestError::Forbidden) => {
+                let since = *refused.get_or_insert(now);
+                let has_record = self.hub.is_some() || self.standby.is_some();
+                if has_record && now.saturating_duration_since(since) < REFUSED {
+                    LeaseResponse::Failed(LeaseRequestError::Unanswered)
+                } else {
+                    answer
+                }
+            }
+            LeaseResponse::Failed(_) => answer,
+            LeaseResponse::Listed(_) | LeaseResponse::Lease(_) => {
+                *refused = None;
+                answer
+            }
         }
     }
 
@@ -143,7 +165,8 @@ impl LeaseStateMachine {
             }
             LeaseResponse::Failed(LeaseRequestError::Forbidden | LeaseRequestError::Unanswered)
             | LeaseResponse::Listed(_) => {
-                hold.due = now + LOOK_AGAIN;
+                // A call that got no answer in time is repeated at once: a pause more, and the claim ends before the next answer.
+                hold.due = (asked + LOOK_AGAIN).max(now);
                 if hold.state == InstanceState::Starting {
                     self.look_again(now + LOOK_AGAIN);
                 }

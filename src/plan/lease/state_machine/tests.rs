@@ -5,6 +5,7 @@ use crate::api::names::HubId;
 use crate::plan::lease::{HubConflictKind, NamespaceScope};
 
 mod ending;
+mod failures;
 
 const CLUSTER: &str = "0123abcd-0000-4000-8000-000000000000";
 const NO_NAMESPACES: BTreeSet<String> = BTreeSet::new();

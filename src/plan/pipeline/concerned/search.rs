@@ -162,7 +162,11 @@ impl<'o> ConcernSearch<'o> {
             NamedKind::Target => bootstrap_name(&owner.key),
             _ => release_name(&owner.key),
         };
-        let is_its = |owner: &NamedObject| key.name.starts_with(&name_of(owner));
+        // The hub makes tasks beside their Target, so one that names another namespace's is a tenant's own.
+        let is_its = |owner: &NamedObject| {
+            let is_beside = owner.kind != NamedKind::Target || owner.key.namespace == key.namespace;
+            is_beside && key.name.starts_with(&name_of(owner))
+        };
         match owner.filter(is_its) {
             None => self.all(&key.namespace),
             Some(owner) if owner.kind == NamedKind::Target => self.found.own(owner.key),

@@ -11,18 +11,18 @@ use super::draft::{ChartState, Draft, listed_as_before};
 use super::staging::{WaitingRelease, verdict_on};
 use crate::api::conditions::{ConditionType, Reason};
 use crate::api::pipeline::{
-    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, TargetRelease,
+    HydratedProfile, HydratedRelease, HydratedTargetSpec, LeavingRelease, NamespacedName, TargetRelease,
 };
 use crate::api::time::whole_seconds;
 use crate::plan::pipeline::conditions::{Verdict, dependencies, listed, resolved};
 use crate::plan::pipeline::destination::RenderDestination;
-use crate::plan::pipeline::kept::{LEAVES_AFTER, is_same_profile, profile_data};
+use crate::plan::pipeline::kept::{LEAVES_AFTER, profile_data, profile_of};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::object_map::NamedKind;
 use crate::plan::pipeline::resolution::{AcceptedRelease, BINDINGS_OF_TARGET, KeptReason, Resolution};
 use crate::plan::pipeline::resolve::resolve;
 use crate::plan::pipeline::task::base_name;
-use crate::plan::pipeline::userdata::{DataConflict, merged};
+use crate::plan::pipeline::userdata::{DataConflicts, merged};
 
 /// What a chart of a Target bundles.
 pub(super) struct BundledReleases {
@@ -110,7 +110,7 @@ impl<'o> Draft<'o> {
         let mut releases = BTreeMap::new();
         for kept in &resolution.kept {
             if let KeptReason::Unmatched(since) = kept.why {
-                self.leaving(&kept.unique_name, since);
+                self.leaving(&kept.unique_name, None, since);
             }
             let listed = listed_as_before(&kept.unique_name, kept.last, &kept.source, kept.priority);
             self.keep_as_before(listed, kept.last, &mut releases);
@@ -130,19 +130,17 @@ impl<'o> Draft<'o> {
         self.keep_tasks_of(last);
     }
 
-    /// Says that what has the unique name leaves once it has not matched for long enough.
-    fn leaving(&mut self, unique_name: &str, since: Timestamp) {
+    /// Says that what has the unique name, or the data of a Profile for it, leaves once it has not matched for long enough.
+    fn leaving(&mut self, unique_name: &str, profile: Option<NamespacedName>, since: Timestamp) {
         let due = since.saturating_add(LEAVES_AFTER).unwrap_or(since);
         if due > self.input.now {
             self.look_again(due);
         }
-        let leaving = &mut self.out.status.leaving;
-        if leaving.iter().all(|known| known.unique_name != unique_name) {
-            leaving.push(LeavingRelease {
-                unique_name: unique_name.to_owned(),
-                since: whole_seconds(since),
-            });
-        }
+        self.out.status.leaving.push(LeavingRelease {
+            unique_name: unique_name.to_owned(),
+            profile,
+            since: whole_seconds(since),
+        });
     }
 
     /// Keeps since when what has to leave has not matched, until a version is without it: the time would begin anew where another
@@ -161,16 +159,21 @@ impl<'o> Draft<'o> {
             accepted.any(|one| one.unique_name == name)
                 || resolution.kept.iter().any(|one| one.unique_name == name)
         };
-        let has_data_left = |name: &str| {
-            let mut of_name = last.profiles.iter().filter(|one| one.unique_name == name);
-            of_name.any(|one| !profiles.iter().any(|known| is_same_profile(known, one)))
+        let has_data = |all: &[HydratedProfile], name: &str, profile: &NamespacedName| {
+            let mut all = all.iter();
+            all.any(|one| one.unique_name == name && profile_of(one) == *profile)
         };
         for known in &self.input.target.object.status.leaving {
             let name = known.unique_name.as_str();
             let is_due = now.duration_since(known.since.0) >= LEAVES_AFTER;
-            let has_left = last.releases.contains_key(name) && !stays(name) || has_data_left(name);
+            let has_left = match &known.profile {
+                Some(profile) => {
+                    has_data(&last.profiles, name, profile) && !has_data(profiles, name, profile)
+                }
+                None => last.releases.contains_key(name) && !stays(name),
+            };
             if is_due && has_left {
-                self.leaving(name, known.since.0);
+                self.leaving(name, known.profile.clone(), known.since.0);
             }
         }
     }
@@ -193,7 +196,7 @@ impl<'o> Draft<'o> {
         let data = profile_data(target, last, resolution, &is_waiting, objects, rules, now);
         for one in &data {
             if let Some(since) = one.unmatched_since {
-                self.leaving(&one.profile.unique_name, since);
+                self.leaving(&one.profile.unique_name, Some(profile_of(&one.profile)), since);
             }
         }
         data.into_iter().map(|one| one.profile).collect()
@@ -274,36 +277,30 @@ impl Unrendered {
     }
 }
 
-/// Most Profiles that are named of those which set a key differently: the API server takes a message of 32 KiB.
-const PROFILES_NAMED: usize = 3;
-
-fn conflict(conflicts: &[DataConflict]) -> Option<Verdict> {
-    if conflicts.is_empty() {
+fn conflict(conflicts: &DataConflicts) -> Option<Verdict> {
+    if conflicts.count == 0 {
         return None;
     }
-    let texts = conflicts.iter().map(|conflict| {
-        let mut names = conflict.profiles.iter().map(ObjectKey::to_string);
-        let mut profiles = names.by_ref().take(PROFILES_NAMED).collect::<Vec<_>>();
-        let more = names.count();
-        if more > 0 {
-            profiles.push(format!("{more} more"));
+    let texts = conflicts.named.iter().map(|conflict| {
+        let mut profiles: Vec<String> = conflict.profiles.iter().map(ObjectKey::to_string).collect();
+        if conflict.more > 0 {
+            profiles.push(format!("{} more", conflict.more));
         }
-        let key =
-            shown_path(&conflict.path).map_or_else(|| "a key".to_owned(), |path| format!("the key {path}"));
+        let key = conflict
+            .path
+            .as_ref()
+            .map_or_else(|| "a key".to_owned(), |path| format!("the key {path}"));
         format!(
             "Profiles {} set {key} of its data differently",
             profiles.join(" and ")
         )
     });
-    let message = format!(
-        "{}; none of them is used: let one Profile set each key, or set it in the Target",
-        listed(texts)
-    );
+    let mut texts = texts.collect::<Vec<_>>().join("; ");
+    let more = conflicts.count - conflicts.named.len();
+    if more > 0 {
+        texts = format!("{texts}; and {more} more");
+    }
+    let message =
+        format!("{texts}; none of them is used: let one Profile set each key, or set it in the Target");
     Some(Verdict::bad(Reason::UserdataConflict, message))
-}
-
-/// A path that can be shown: keys are free text, so any other is not repeated.
-fn shown_path(path: &str) -> Option<&str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
-    (!path.is_empty() && path.len() <= 100 && path.chars().all(is_plain)).then_some(path)
 }

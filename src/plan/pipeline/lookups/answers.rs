@@ -12,8 +12,12 @@ use crate::plan::queue::backoff::BackoffPolicy;
 
 /// Most questions that are open or answered at once.
 pub const QUESTIONS: usize = 1024;
+/// Most of them for the Targets of one namespace, so that no tenant takes them all.
+pub const QUESTIONS_OF_NAMESPACE: usize = QUESTIONS / 2;
 /// Most bytes of what charts are made of that are held at once, for those that are rendered again.
 pub const CONTENTS: usize = 4 * 1024 * 1024;
+/// Most of them of one namespace.
+pub const CONTENTS_OF_NAMESPACE: usize = CONTENTS / 2;
 /// Wait before a registry that gave no clear answer is asked again.
 const UNCLEAR: BackoffPolicy = BackoffPolicy {
     base: Duration::from_secs(5),
@@ -134,11 +138,18 @@ impl ChartAnswers {
             !known.targets.is_empty()
         });
         self.pins.insert(target.clone(), generation);
+        let own = self
+            .known
+            .keys()
+            .filter(|known| known.namespace == target.namespace);
+        let mut own = own.count();
         for question in questions {
-            if self.known.len() >= QUESTIONS && !self.known.contains_key(&question) {
+            let is_new = !self.known.contains_key(&question);
+            if is_new && (self.known.len() >= QUESTIONS || own >= QUESTIONS_OF_NAMESPACE) {
                 next.look_again = now.checked_add(FULL).ok();
                 continue;
             }
+            own += usize::from(is_new);
             let known = self.known.entry(question.clone()).or_default();
             known.targets.insert(target.clone());
             if !known.is_asked && known.due.map_or(known.answer.is_none(), |due| due <= now) {
@@ -175,13 +186,20 @@ impl ChartAnswers {
         answer: ChartAnswer,
         now: Timestamp,
     ) -> Vec<ObjectKey> {
-        let others = self.known.iter().filter(|(known, _)| *known != question);
-        let held: usize = others.map(|(_, known)| known.content_bytes()).sum();
+        let (mut held, mut held_of_namespace) = (0, 0);
+        for (other, known) in self.known.iter().filter(|(known, _)| *known != question) {
+            held += known.content_bytes();
+            if other.namespace == question.namespace {
+                held_of_namespace += known.content_bytes();
+            }
+        }
+        let has_room =
+            |bytes: usize| held + bytes <= CONTENTS && held_of_namespace + bytes <= CONTENTS_OF_NAMESPACE;
         let Some(known) = self.known.get_mut(question) else {
             return Vec::new();
         };
         let answer = match answer {
-            ChartAnswer::Found(found) if held + found.content_bytes() > CONTENTS => {
+            ChartAnswer::Found(found) if !has_room(found.content_bytes()) => {
                 ChartAnswer::Unknown(LookupFailure::Full)
             }
             answer => answer,

@@ -4,6 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::charts::{PrunableChart, PruneScope, prunable};
 use super::record::{GivenUp, RECORDS, ends, is_over};
+use crate::api::oci::{Repository, RepositoryPrefix};
 use crate::api::pipeline::{HydratedRegistry, PruneFailure, PruneProgress, RenderRegistryReference};
 use crate::api::{RegistryKind, RegistryReference};
 use crate::plan::pipeline::destination::{RenderDestination, named};
@@ -168,7 +169,7 @@ fn attempt(input: PruneInput<'_>, progress: &PruneProgress) -> PruneStep {
     if !registry.is_pruned || charts.is_empty() {
         return PruneStep::Delete;
     }
-    if is_rendered(&charts, objects, input.catalog) {
+    if is_rendered(&key.namespace, &charts, objects, input.catalog) {
         return if is_over(progress, now) {
             PruneStep::GiveUp(GivenUp::TaskExists)
         } else {
@@ -216,8 +217,14 @@ pub fn is_pruned(
     found.is_some_and(|found| found.is_pruned)
 }
 
-/// Whether a task for one of the charts is there: it runs, or a Target may want what it pushed.
-fn is_rendered(charts: &[PrunableChart], objects: &PipelineObjects, catalog: &Catalog) -> bool {
+/// Whether a task for one of the charts is there: it runs, or a Target may want what it pushed. One of another namespace counts only
+/// where it may push there, or any tenant could keep the charts of others.
+fn is_rendered(
+    namespace: &str,
+    charts: &[PrunableChart],
+    objects: &PipelineObjects,
+    catalog: &Catalog,
+) -> bool {
     objects.tasks.iter().any(|(key, task)| {
         let mut same = charts.iter().filter(|chart| {
             let reference = &chart.reference;
@@ -225,26 +232,42 @@ fn is_rendered(charts: &[PrunableChart], objects: &PipelineObjects, catalog: &Ca
                 && reference.tag.matches_version(&task.chart.tag)
         });
         same.any(|chart| {
-            let host = host_of(key, task.chart.registry.as_ref(), objects, catalog);
-            host.is_none_or(|host| host.eq_ignore_ascii_case(chart.reference.host.as_str()))
+            let is_own = key.namespace == namespace;
+            let registry = registry_of_task(key, task.chart.registry.as_ref(), objects, catalog);
+            registry.map_or(is_own, |(host, prefix)| {
+                host.eq_ignore_ascii_case(chart.reference.host.as_str())
+                    && (is_own || is_within(&chart.reference.repository, prefix, &key.namespace))
+            })
         })
     })
 }
 
-/// The host that a task pushes to, where it is known.
-fn host_of<'o>(
+/// Whether a prefix, with the namespace filled in, grants a repository.
+fn is_within(repository: &Repository, prefix: &str, namespace: &str) -> bool {
+    let prefix = prefix.replace("{namespace}", namespace);
+    prefix
+        .parse::<RepositoryPrefix>()
+        .is_ok_and(|prefix| repository.is_within(&prefix))
+}
+
+/// The host that a task pushes to and the prefix that it is granted there, where they are known.
+fn registry_of_task<'o>(
     task: &ObjectKey,
     registry: Option<&RegistryReference>,
     objects: &'o PipelineObjects,
     catalog: &'o Catalog,
-) -> Option<&'o str> {
+) -> Option<(&'o str, &'o str)> {
     let named = registry?;
     if named.kind == RegistryKind::ClusterRegistry {
-        return Some(&catalog.registries.get(&named.name)?.spec.hostname);
+        let spec = &catalog.registries.get(&named.name)?.spec;
+        return Some((&spec.hostname, &spec.repository_prefix));
     }
     let key = task.referred(named.namespace.as_ref(), &named.name);
-    let found = objects.registries.get(&key)?;
-    Some(&found.spec.as_ref()?.hostname)
+    let spec = objects.registries.get(&key)?.spec.as_ref()?;
+    Some((
+        &spec.hostname,
+        spec.repository_prefix.as_deref().unwrap_or_default(),
+    ))
 }
 
 /// How the registry of a version is reached.

@@ -191,8 +191,9 @@ fn no_status_says_what_is_not_known_of_a_namespace_that_cannot_be_read() {
     drop(binding);
     let (rollouts, mut left_out) = (RolloutIndex::default(), LeftOutIndex::default());
     left_out.put(&key("edge"), Vec::new());
-    for is_read in [true, false] {
+    for (is_read, crosses) in [(true, true), (false, true), (false, false)] {
         world.rules.unread = (!is_read).then(|| CATALOG.to_owned()).into_iter().collect();
+        world.rules.crosses_namespaces = crosses;
         let input = StatusInput {
             objects: &world.objects,
             rules: &world.rules,
@@ -205,7 +206,11 @@ fn no_status_says_what_is_not_known_of_a_namespace_that_cannot_be_read() {
         let status = of_release(&release, &objects.releases[&release], &input);
         assert_eq!(status.is_some(), is_read);
         let status = of_profile(&profile, &objects.profiles[&profile], &input);
-        assert_eq!(status.is_some(), is_read);
+        assert_eq!(
+            status.is_some(),
+            is_read || !crosses,
+            "a Profile that can match no foreign Target"
+        );
         let binding = key("edge-own");
         let object = &objects.release_bindings[&binding];
         let status = of_release_binding(&binding, object, &input);

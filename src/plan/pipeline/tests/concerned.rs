@@ -219,6 +219,34 @@ fn a_task_that_is_not_named_after_its_owner_concerns_every_target_of_its_namespa
     }
 }
 
+/// Any tenant can make a task that names a Target of another namespace as its owner.
+///
+/// Holds: F6.
+#[test]
+fn a_task_never_concerns_a_target_of_another_namespace() {
+    let mut world = World::new();
+    world.release("shop", "shop", &json!({}), json!({}));
+    world.target("edge", &json!({}), json!({}));
+    world.bind("edge", "shop");
+    world.settle("edge");
+    let mut tasks = world.objects.tasks.iter();
+    let (own, task) = tasks
+        .find(|(key, _)| key.name.starts_with("bootstrap-edge"))
+        .unwrap();
+    for (namespace, is_its) in [("team-a", true), ("team-b", false)] {
+        let mut task = task.clone();
+        task.owner.as_mut().unwrap().namespace = Some("team-a".to_owned());
+        let mut found = Concerned::default();
+        let key = ObjectKey::new(namespace, &own.name);
+        ConcernSearch::new(&world.objects, &world.rules, &mut found).task(&key, &task);
+        assert_eq!(
+            (found.own.is_some(), found.targets.len()),
+            (is_its, 0),
+            "{namespace}"
+        );
+    }
+}
+
 #[test]
 fn a_registry_concerns_a_target_that_goes_back_to_a_version_which_is_there() {
     let mut world = rollback::changed().world;

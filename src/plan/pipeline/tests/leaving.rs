@@ -1,6 +1,6 @@
 //! What a selector does not match any more leaves once, and its time does not begin anew.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::keeping::with_profile;
 use super::rollout::{fleet, roll_out};
@@ -80,6 +80,38 @@ fn a_target_that_is_suspended_or_has_no_registry_begins_the_minute_anew() {
         world.settle("edge");
         assert_eq!(world.bundled("edge"), ["a 1.0.0", "b 1.0.0"]);
     }
+}
+
+/// The labels of two Profiles' selectors are taken away one after the other; a binding keeps the Release.
+///
+/// Holds: F7.
+#[test]
+fn the_data_of_each_profile_has_a_minute_of_its_own() {
+    let mut world = with_profile();
+    world.bind("edge", "a");
+    world.profile("all", "a", &json!({"tier": "gold"}));
+    world.profile_data("all", json!({"color": "red"}));
+    let relabel = |world: &mut World, labels: Value| {
+        let mut target = world.objects.targets.get_mut(&key("edge")).unwrap();
+        target.labels = serde_json::from_value(labels).unwrap();
+    };
+    let data = |world: &World| world.newest("edge").unwrap().userdata.clone();
+    relabel(&mut world, json!({"ring": "one", "tier": "gold"}));
+    world.settle("edge");
+    assert_eq!(data(&world), Some(json!({"color": "red", "site": "north"})));
+    world.now = 100;
+    relabel(&mut world, json!({"tier": "gold"}));
+    world.settle("edge");
+    world.now += LEAVES_AFTER.as_secs() - 10;
+    relabel(&mut world, json!({}));
+    world.settle("edge");
+    world.now += 12;
+    world.settle("edge");
+    assert_eq!(data(&world), Some(json!({"color": "red"})), "the second for 12 s");
+    world.now += LEAVES_AFTER.as_secs();
+    world.settle("edge");
+    assert_eq!(data(&world), None);
+    assert_eq!((leaving(&world), world.bundled("edge").len()), (vec![], 1));
 }
 
 /// As where a pipeline applies the Profile before the Release that it names.

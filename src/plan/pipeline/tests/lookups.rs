@@ -6,15 +6,20 @@ use super::rollback::changed;
 use super::world::{HOME, at, key, object};
 use crate::api::RegistrySpec;
 use crate::plan::pipeline::lookups::{
-    CONTENTS, ChartAnswer, ChartAnswers, ChartQuestion, FoundChart, LookupFailure, MAX_SOURCES, QUESTIONS,
-    is_allowed, made_of, sources,
+    CONTENTS, CONTENTS_OF_NAMESPACE, ChartAnswer, ChartAnswers, ChartQuestion, FoundChart, LookupFailure,
+    MAX_SOURCES, QUESTIONS, QUESTIONS_OF_NAMESPACE, is_allowed, made_of, sources,
 };
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState};
 use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
 
 pub(super) fn question(name: &str) -> ChartQuestion {
+    question_of(HOME, name)
+}
+
+fn question_of(namespace: &str, name: &str) -> ChartQuestion {
     ChartQuestion {
-        namespace: HOME.to_owned(),
+        namespace: namespace.to_owned(),
         release: key(name),
         registry: serde_json::from_value(json!({"kind": "Registry", "name": "main"})).unwrap(),
         account: None,
@@ -79,43 +84,66 @@ fn a_question_is_asked_once_for_all_targets_and_anew_for_a_new_pin() {
     assert!(answers.answered(&question("shop"), there(), now).is_empty());
 }
 
+/// Holds: F6.
 #[test]
 fn only_so_many_questions_are_open_at_once_and_the_others_wait() {
     let (mut answers, now) = (ChartAnswers::default(), at(0));
-    let numbers = 0..=QUESTIONS;
-    let questions: Vec<_> = numbers.map(|number| question(&format!("r{number}"))).collect();
-    let next = answers.rest_on(&key("a"), 1, questions.clone(), now);
-    assert_eq!((next.ask.len(), next.look_again), (QUESTIONS, Some(at(5))));
-    assert_eq!(answers.len(), QUESTIONS);
-    let last = vec![questions[QUESTIONS].clone()];
-    let other = answers.rest_on(&key("b"), 1, last.clone(), now);
-    assert_eq!((other.ask.len(), other.look_again), (0, Some(at(5))));
-    answers.begin(&key("a"), None);
-    assert_eq!(answers.rest_on(&key("b"), 1, last.clone(), at(5)).ask, last);
+    let of = |namespace: &str, count: usize| -> Vec<_> {
+        let numbers = 0..count;
+        numbers
+            .map(|number| question_of(namespace, &format!("r{number}")))
+            .collect()
+    };
+    let mut ask = |namespace: &str, name: &str, questions: Vec<ChartQuestion>| {
+        let next = answers.rest_on(&ObjectKey::new(namespace, name), 1, questions, now);
+        (next.ask.len(), next.look_again)
+    };
+    let full = Some(at(5));
+    let most = QUESTIONS_OF_NAMESPACE;
+    assert_eq!(ask("one", "a", of("one", most + 1)), (most, full));
+    let last = || vec![question_of("one", &format!("r{most}"))];
+    assert_eq!(ask("one", "b", last()), (0, full));
+    // No tenant takes all: another one is served, until all are taken.
+    assert_eq!(ask("two", "a", of("two", most)), (most, None));
+    assert_eq!(2 * most, QUESTIONS);
+    assert_eq!(ask("three", "a", of("three", 1)), (0, full));
+    assert_eq!(ask("one", "a", vec![]), (0, None));
+    assert_eq!(ask("one", "b", last()), (1, None));
+    assert_eq!(ask("three", "a", of("three", 1)), (1, None));
 }
 
 #[test]
 fn only_so_much_of_what_charts_are_made_of_is_held_at_once_and_the_others_are_asked_for_again() {
     let (mut answers, now) = (ChartAnswers::default(), at(0));
-    let questions = vec![question("shop"), question("blog")];
-    answers.rest_on(&key("a"), 1, questions, now);
     let gone = |bytes: usize| {
         ChartAnswer::Found(FoundChart {
             made_of: Some("x".repeat(bytes).into()),
             ..FoundChart::default()
         })
     };
-    answers.answered(&question("shop"), gone(CONTENTS - 1), now);
-    for (bytes, is_held) in [(2, false), (1, true), (2, false)] {
-        answers.answered(&question("blog"), gone(bytes), now);
-        let found = answers.of(&question("blog"));
-        assert_eq!(matches!(found, Some(ChartAnswer::Found(_))), is_held, "{bytes}");
-        let failed = matches!(found, Some(ChartAnswer::Unknown(LookupFailure::Full)));
-        assert_eq!(
-            (failed, answers.due(&question("blog")).is_some()),
-            (!is_held, !is_held)
-        );
+    let most = CONTENTS_OF_NAMESPACE;
+    for namespace in ["one", "two", "three"] {
+        let questions = ["shop", "blog"].map(|name| question_of(namespace, name)).to_vec();
+        answers.rest_on(&ObjectKey::new(namespace, "a"), 1, questions, now);
     }
+    answers.answered(&question_of("one", "shop"), gone(most - 1), now);
+    let held = |answers: &mut ChartAnswers, namespace: &str, bytes: usize| {
+        let blog = question_of(namespace, "blog");
+        answers.answered(&blog, gone(bytes), now);
+        let is_held = match answers.of(&blog) {
+            Some(ChartAnswer::Found(_)) => true,
+            Some(ChartAnswer::Unknown(LookupFailure::Full)) => false,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(answers.due(&blog).is_some(), !is_held, "{namespace} {bytes}");
+        is_held
+    };
+    for (bytes, is_held) in [(2, false), (1, true), (2, false)] {
+        assert_eq!(held(&mut answers, "one", bytes), is_held, "{bytes}");
+    }
+    assert!(held(&mut answers, "one", 1) && held(&mut answers, "two", most));
+    assert_eq!(2 * most, CONTENTS);
+    assert!(!held(&mut answers, "three", 1));
 }
 
 #[test]

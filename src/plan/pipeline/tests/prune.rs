@@ -121,7 +121,7 @@ pub(super) fn outcome(world: &World, version: &ObjectKey) -> String {
 }
 
 /// A task that pushes the chart of the version's Release, with this registry.
-fn task_for(world: &mut World, version: &ObjectKey, registry: Option<&str>) {
+pub(super) fn task_for(world: &mut World, version: &ObjectKey, registry: Option<&str>) {
     let spec = of(world, version).spec.clone().unwrap();
     let release = &spec.releases["a"];
     let chart = TaskChart {

@@ -2,11 +2,14 @@
 
 use serde_json::json;
 
-use super::prune::{pruned, step};
-use super::world::HOME;
+use super::prune::{outcome, pruned, step, task_for};
+use super::world::{HOME, key};
 use crate::api::pipeline::PruneFailure;
 use crate::api::{RegistrySpec, RenderTaskSpec};
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::prune::{ChartDeletions, PruneRequest, PruneStep, still_allowed};
+use crate::plan::platform::catalog::{CatalogRegistry, CredentialState};
+use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
 
 fn request() -> PruneRequest {
@@ -79,4 +82,47 @@ fn no_task_is_made_for_a_chart_that_is_being_deleted() {
     assert!(deletions.holds_back(HOME, &task));
     assert!(deletions.end(&version), "the task that waited is made now");
     assert!(!deletions.holds_back(HOME, &task) && !deletions.end(&version));
+}
+
+/// A task with the label of the pipeline is any tenant's to make, and holds no chart that it could not push.
+///
+/// Holds: F12.
+#[test]
+fn a_task_of_another_namespace_counts_only_where_it_may_push_the_chart() {
+    let catalog = |prefix: &str| {
+        let spec = json!({"hostname": "r.test", "repositoryPrefix": prefix});
+        CatalogRegistry {
+            spec: serde_json::from_value(spec).unwrap(),
+            credential: CredentialState::Anonymous,
+            recorded: NamespaceUids::default(),
+        }
+    };
+    let platforms = json!({"kind": "ClusterRegistry", "name": "platform"});
+    for (registry, prefix, is_held) in [
+        (json!(null), "", false),
+        (json!({"kind": "Registry", "name": "nowhere"}), "", false),
+        (platforms.clone(), "tenants/{namespace}/", false),
+        (platforms.clone(), "{namespace}/", false),
+        (platforms.clone(), "team-a/", true),
+        (platforms, "", true),
+    ] {
+        let (mut world, version) = pruned();
+        task_for(&mut world, &version, None);
+        let mut task = world.objects.tasks.remove(&key("release-a")).unwrap();
+        task.chart.registry = serde_json::from_value(registry.clone()).unwrap();
+        world
+            .objects
+            .tasks
+            .insert(ObjectKey::new("team-b", "release-a"), task);
+        world
+            .catalog
+            .registries
+            .insert("platform".to_owned(), catalog(prefix));
+        let outcome = outcome(&world, &version);
+        assert_eq!(
+            outcome.starts_with("wait"),
+            is_held,
+            "{registry} {prefix}: {outcome}"
+        );
+    }
 }
