@@ -81,6 +81,15 @@ impl<'o> Contender<'o> {
             .is_some_and(|(selector, labels)| matches(selector, labels))
     }
 
+    /// It, where more are left than a Target can have.
+    fn too_many(&self) -> UnresolvedRelease {
+        UnresolvedRelease {
+            source: self.source(),
+            release: self.release(),
+            why: ResolveFailure::TooMany,
+        }
+    }
+
     /// Why it cannot be beside one that was chosen before.
     fn loses_to(&self, winner: &Self) -> Option<LeftOutReason> {
         if self.unique_name() == winner.unique_name() {
@@ -101,8 +110,13 @@ pub(super) fn choose<'o>(
 ) -> Resolution<'o> {
     contenders.sort_by(|a, b| a.order().cmp(&b.order()));
     let mut resolution = Resolution::default();
-    let mut chosen: Vec<Contender<'o>> = Vec::new();
+    let (mut chosen, mut beyond): (Vec<Contender<'o>>, Vec<Contender<'o>>) = Default::default();
     for contender in contenders {
+        // It would wait in any case, and each comparison may cost two selectors.
+        if chosen.len() >= MAX_RELEASES && !has(&contender.release()) {
+            beyond.push(contender);
+            continue;
+        }
         let lost = chosen
             .iter()
             .find_map(|winner| Some((winner, contender.loses_to(winner)?)));
@@ -120,11 +134,7 @@ pub(super) fn choose<'o>(
     for contender in chosen.into_iter().rev() {
         if excess > 0 && !has(&contender.release()) {
             excess -= 1;
-            let (source, release) = (contender.source(), contender.release());
-            let why = ResolveFailure::TooMany;
-            resolution
-                .unresolved
-                .push(UnresolvedRelease { source, release, why });
+            resolution.unresolved.push(contender.too_many());
         } else {
             match contender {
                 Contender::Accepted(accepted) => resolution.accepted.push(accepted),
@@ -135,5 +145,8 @@ pub(super) fn choose<'o>(
     resolution.accepted.reverse();
     resolution.kept.reverse();
     resolution.unresolved.reverse();
+    resolution
+        .unresolved
+        .extend(beyond.iter().map(Contender::too_many));
     resolution
 }

@@ -7,4 +7,4 @@ mod grants;
 mod search;
 
 pub use found::{Concerned, StatusObject};
-pub use search::ConcernSearch;
+pub use search::{ConcernSearch, PROFILES_MATCHED};

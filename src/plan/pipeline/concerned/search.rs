@@ -16,6 +16,10 @@ use crate::plan::pipeline::source::{matched, that_may_match};
 use crate::plan::pipeline::status::StatusKind;
 use crate::plan::pipeline::task_state::PipelineTask;
 
+/// Profiles of one Release whose selectors are matched to find whom it concerns. Of more, all Targets that they may reach are looked at,
+/// each in its turn: to match them all here would take as long as there are Profiles times Targets.
+pub const PROFILES_MATCHED: usize = 16;
+
 /// What there is at one moment, to find in it whom an object concerns.
 #[derive(Debug)]
 pub struct ConcernSearch<'o> {
@@ -65,9 +69,18 @@ impl<'o> ConcernSearch<'o> {
             let target = object.spec.as_ref().map(|spec| &spec.target_ref);
             self.reached("ReleaseBinding", binding, target);
         }
+        let mut profiles = 0;
         for (profile, object) in objects.profiles.naming(NamedKind::Release, key) {
             self.found.status(StatusKind::Profile, profile);
-            self.matched(profile, object);
+            profiles += 1;
+            if profiles <= PROFILES_MATCHED {
+                self.matched(profile, object);
+            }
+        }
+        if profiles > PROFILES_MATCHED {
+            for namespace in self.rules.reached(&objects.grants, "Profile", &key.namespace) {
+                self.all(namespace);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use super::rollback;
 use super::statuses::{input, left_out};
 use super::world::{World, at, key};
 use crate::plan::pipeline::chart_cache::ChartCache;
-use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, StatusObject};
+use crate::plan::pipeline::concerned::{ConcernSearch, Concerned, PROFILES_MATCHED, StatusObject};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::profile_status::of_profile;
 use crate::plan::pipeline::status::{
@@ -216,6 +216,24 @@ fn a_task_that_is_not_named_after_its_owner_concerns_every_target_of_its_namespa
         let mut found = Concerned::default();
         ConcernSearch::new(&world.objects, &world.rules, &mut found).task(&key(name), &task);
         assert_eq!(found.targets.len(), concerned, "{name}");
+    }
+}
+
+/// Holds: F6.
+#[test]
+fn of_a_release_with_many_profiles_each_target_is_looked_at_in_its_turn() {
+    let mut world = World::new();
+    world.release("shop", "shop", &json!({}), json!({}));
+    world.target("edge", &json!({"ring": "one"}), json!({}));
+    world.target("other", &json!({"ring": "two"}), json!({}));
+    for (number, concerned) in [(1, 1), (PROFILES_MATCHED, 1), (PROFILES_MATCHED + 1, 2)] {
+        world.objects.profiles.clear();
+        for number in 0..number {
+            world.profile(&format!("p{number}"), "shop", &json!({"ring": "one"}));
+        }
+        let mut found = Concerned::default();
+        ConcernSearch::new(&world.objects, &world.rules, &mut found).release(&key("shop"));
+        assert_eq!(found.targets.len(), concerned, "{number}");
     }
 }
 

@@ -105,6 +105,37 @@ fn of_all_releases_that_can_be_bound_a_target_takes_as_many_as_it_can_have() {
     assert!(said.message.len() <= MESSAGE_MAX, "{}", said.message.len());
 }
 
+/// To compare each with all others would take minutes, and they wait in any case.
+///
+/// Holds: F6.
+#[test]
+fn what_is_beyond_what_a_target_can_have_is_not_compared() {
+    let mut world = World::new();
+    world.target("edge", &json!({}), json!({}));
+    let excludes = json!({"matchLabels": {"class": "other"}});
+    for number in 0..=MAX_RELEASES {
+        let name = format!("r{number}");
+        // The last one excludes all others.
+        let spec = match number {
+            MAX_RELEASES => json!({"uniqueName": name, "priority": -1, "antiAffinity": excludes}),
+            _ => json!({"uniqueName": name}),
+        };
+        world.release(&name, "shop", &json!({"class": "other"}), spec);
+        world.bind("edge", &name);
+    }
+    let resolution = world.resolve("edge");
+    assert_eq!(
+        (resolution.accepted.len(), resolution.left_out.len()),
+        (MAX_RELEASES, 0)
+    );
+    let waiting: Vec<_> = resolution
+        .unresolved
+        .iter()
+        .map(|one| (one.release.name.as_str(), &one.why))
+        .collect();
+    assert_eq!(waiting, [("r256", &ResolveFailure::TooMany)]);
+}
+
 /// However many Profiles with however long names there are, the API server takes the message.
 #[test]
 fn of_many_profiles_that_differ_few_are_named() {
