@@ -33,7 +33,7 @@ use crate::renderer::auth::{Authenticator, TokenScope};
 use crate::renderer::deleter::{DeleteOutcome, RegistryDeleter};
 use crate::renderer::error::{PushError, PushStep};
 use crate::renderer::lookup::AddressLookup;
-use crate::renderer::origin::Origin;
+use crate::renderer::origin::{Origin, is_all_plain};
 use crate::renderer::tls;
 use crate::renderer::transport::{Transport, TransportLimits};
 
@@ -171,20 +171,17 @@ impl Pruner {
             let secret = hub_client.get_secret(name).await?.ok_or(missing)?;
             credential = Some(login(&secret, host).map_err(|_| missing)?.credential);
         }
+        let token_realm: Option<Uri> = registry.token_realm.as_ref().and_then(|realm| realm.parse().ok());
+        let is_plain = is_all_plain(registry.plain_http, token_realm.as_ref());
         let mut certificates = None;
-        if let Some((name, key)) = registry
-            .means
-            .certificates
-            .as_ref()
-            .filter(|_| !registry.plain_http)
-        {
+        if let Some((name, key)) = registry.means.certificates.as_ref().filter(|_| !is_plain) {
             let map = hub_client.get_config_map(name).await?;
             certificates = Some(map.and_then(|map| map.data?.remove(key)).ok_or(missing)?);
         }
         Ok(RegistryRoute {
-            tls: tls_of(registry.plain_http, certificates.as_deref())?,
+            tls: tls_of(is_plain, certificates.as_deref())?,
             plain_http: registry.plain_http,
-            token_realm: registry.token_realm.as_ref().and_then(|realm| realm.parse().ok()),
+            token_realm,
             credential,
             lookup: None,
             is_hidden: false,
@@ -233,7 +230,10 @@ impl Pruner {
             PushAccess::Anonymous | PushAccess::Mounted(_) => None,
         };
         Ok(RegistryRoute {
-            tls: tls_of(plain_http, own.certificates.as_deref())?,
+            tls: tls_of(
+                is_all_plain(plain_http, token_realm.as_ref()),
+                own.certificates.as_deref(),
+            )?,
             plain_http,
             token_realm,
             credential,
@@ -323,8 +323,8 @@ const ABSENT: &str = "Absent";
 /// A chart is another one than was recorded, and stays.
 const CHANGED: &str = "Changed";
 
-fn tls_of(plain_http: bool, certificates: Option<&str>) -> Result<ClientConfig, PruneError> {
-    let config = if plain_http {
+fn tls_of(is_plain: bool, certificates: Option<&str>) -> Result<ClientConfig, PruneError> {
+    let config = if is_plain {
         tls::no_tls()
     } else {
         tls::client_config_of(certificates.as_slice())

@@ -3,6 +3,7 @@
 
 pub mod adoption;
 pub mod paged_sweep;
+mod stopping;
 pub mod unused_copies;
 
 use std::sync::Arc;
@@ -11,6 +12,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use stopping::unless_stopped;
 
 use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
 use crate::api::names::{HubId, TaskUid};
@@ -146,13 +150,14 @@ pub fn marked(meta: &ObjectMeta, now: Timestamp) -> LabeledObject {
     }
 }
 
-/// Removes what was found; what cannot be removed now is found by the next sweep again. The tasks of which all that was left
-/// is gone.
+/// Removes what was found, until the hub stops; what is not removed now is found by the next sweep again. The tasks of which all that was
+/// left is gone.
 pub async fn remove_orphans(
     calls: &HubClient,
     objects: &TaskObjectClient,
     metrics: &Metrics,
     sweep: SweepCandidates,
+    stop: &CancellationToken,
 ) -> Vec<TaskUid> {
     let confirm = TaskGoneCheck {
         calls,
@@ -162,18 +167,18 @@ pub async fn remove_orphans(
     let mut settled = Vec::new();
     let mut tally = SweepTally::new(metrics);
     let until = Instant::now() + REMOVE;
-    for RemoteOrphan(orphan) in sweep.remote_orphans {
+    for RemoteOrphan(orphan) in unless_stopped(sweep.remote_orphans, stop) {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
         }
         tally.take("Job", &orphan.name, removed);
     }
-    for job in sweep.jobs {
+    for job in unless_stopped(sweep.jobs, stop) {
         let removed = in_time(until, remove_job(objects, &confirm, &job)).await;
         tally.take("Job", &job.name, removed);
     }
-    for secret in sweep.secrets {
+    for secret in unless_stopped(sweep.secrets, stop) {
         let removed = in_time(until, remove_secret(objects, &confirm, &secret)).await;
         tally.take("Secret", &secret.name, removed);
     }
@@ -182,15 +187,17 @@ pub async fn remove_orphans(
 }
 
 /// Removes what was given up on a cluster while it was not reached: Jobs of tasks that ended without them or are deleted, then
-/// what deleted tasks left. What there is no time for is removed later. The tasks of which all that was left is gone.
+/// what deleted tasks left. What there is no time for before the deadline or the end of the hub is removed later. The tasks of which all
+/// that was left is gone.
 pub async fn remove_given_up(
     objects: &TaskObjectClient,
     metrics: &Metrics,
     jobs: Vec<OrphanJob>,
     orphans: Vec<RemoteOrphan>,
     until: Instant,
+    stop: &CancellationToken,
 ) -> Vec<TaskUid> {
-    for job in jobs {
+    for job in unless_stopped(jobs, stop) {
         match in_time(until, objects.delete_job(&job.name, &job.uid)).await {
             Ok(()) => tracing::info!(
                 job = job.name,
@@ -209,7 +216,7 @@ pub async fn remove_given_up(
     }
     let mut settled = Vec::new();
     let mut tally = SweepTally::new(metrics);
-    for RemoteOrphan(orphan) in orphans {
+    for RemoteOrphan(orphan) in unless_stopped(orphans, stop) {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
@@ -488,6 +495,15 @@ mod tests {
     /// Sweeps with this many things that deleted tasks left, and as many Secrets; what was settled, how long it took, and what
     /// was asked.
     async fn sweep(lefts: usize, secrets: usize) -> (usize, Duration, Arc<Slow>, Metrics) {
+        sweep_until(lefts, secrets, &CancellationToken::new()).await
+    }
+
+    /// The same, until the hub stops.
+    async fn sweep_until(
+        lefts: usize,
+        secrets: usize,
+        stop: &CancellationToken,
+    ) -> (usize, Duration, Arc<Slow>, Metrics) {
         let transport = Arc::new(Slow::default());
         let objects = TaskObjectClient::new(transport.clone(), None, "jobs".to_owned(), hub());
         let (metrics, _) = Metrics::new();
@@ -500,8 +516,25 @@ mod tests {
             scopes: Arc::default(),
         };
         let begin = Instant::now();
-        let settled = remove_orphans(&calls, &objects, &metrics, sweep).await;
+        let settled = remove_orphans(&calls, &objects, &metrics, sweep, stop).await;
         (settled.len(), begin.elapsed(), transport, metrics)
+    }
+
+    /// A hub that stops gives its Lease back once its work has ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_that_stops_ends_the_removal_under_way_and_begins_no_other() {
+        for (lefts, secrets, calls) in [(0, 10, 1), (10, 10, 4)] {
+            let stop = CancellationToken::new();
+            let stopped = stop.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(PAUSE / 2).await;
+                stopped.cancel();
+            });
+            let (settled, took, cluster, _) = sweep_until(lefts, secrets, &stop).await;
+            let asked = cluster.counts(&Method::GET) + cluster.counts(&Method::DELETE);
+            assert_eq!((settled, asked), (lefts.min(1), calls));
+            assert_eq!(took, PAUSE * u32::try_from(calls).unwrap());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use http::Uri;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
@@ -18,7 +19,7 @@ use crate::plan::task::tenant::login;
 use crate::plan::task::verification::{VerifyRequest, VerifyResult};
 use crate::renderer::auth::{Authenticator, TokenScope};
 use crate::renderer::error::{PushError, PushStep};
-use crate::renderer::origin::Origin;
+use crate::renderer::origin::{Origin, is_all_plain};
 use crate::renderer::reader::RegistryReader;
 use crate::renderer::tls;
 use crate::renderer::transport::{Transport, TransportLimits};
@@ -144,7 +145,8 @@ impl Verifier {
 
     async fn certificates(&self, request: &VerifyRequest) -> Result<Option<String>, NoRegistryAnswer> {
         let named = request.means.certificates.as_ref();
-        let Some((name, key)) = named.filter(|_| !request.plain_http) else {
+        let is_plain = is_all_plain(request.plain_http, token_realm(request).as_ref());
+        let Some((name, key)) = named.filter(|_| !is_plain) else {
             return Ok(None);
         };
         let map = self
@@ -170,13 +172,19 @@ impl RegistryHostState {
     }
 }
 
+/// The token service that the registry may send the hub to.
+fn token_realm(request: &VerifyRequest) -> Option<Uri> {
+    request.token_realm.as_ref().and_then(|realm| realm.parse().ok())
+}
+
 /// Digest of what the registry has there; by digest where it is known, because a tag may have moved on since.
 async fn find(
     request: &VerifyRequest,
     certificates: Option<&str>,
     credential: Option<BasicCredential>,
 ) -> Result<Option<Digest>, PushError> {
-    let config = if request.plain_http {
+    let token_realm = token_realm(request);
+    let config = if is_all_plain(request.plain_http, token_realm.as_ref()) {
         tls::no_tls()
     } else {
         tls::client_config_of(certificates.as_slice())
@@ -194,7 +202,7 @@ async fn find(
         origin: Origin::of_registry(&reference.host, request.plain_http),
         repository: reference.repository.clone(),
         credential,
-        token_realm: request.token_realm.as_ref().and_then(|realm| realm.parse().ok()),
+        token_realm,
         access: TokenScope::Pull,
     };
     let mut reader = RegistryReader::new(transport, auth);

@@ -3,23 +3,26 @@
 //! Namespaces are served in turn, so that one with many events displaces none with few. Warnings about a deletion, which nothing
 //! else shows once the task is gone, have a buffer and a rate of their own.
 
+mod message;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::api::{Api, PostParams};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use message::event;
+
+pub use message::{EventMessage, EventSubject};
+
 use crate::api::conditions::Reason;
-use crate::api::labels::{GROUP, VERSION};
-use crate::api::olm::{OLM_GROUP, OLM_VERSION};
 use crate::base::metrics::Metrics;
 use crate::kubernetes::write_fence::WriteFence;
-use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::queue::backoff::BackoffPolicy;
 use crate::plan::queue::fair_buffer::{FairBuffer, FairBufferLimits};
-use crate::plan::task::model::TaskId;
 
 /// Events that may wait to be sent, of a namespace and of all; more are dropped, because a burst of tasks matters more than the
 /// tale of it. A namespace's wait three seconds when it is alone.
@@ -43,50 +46,15 @@ const WARNING_PACE: EventRate = EventRate {
     rate: 2.0,
     burst: 10.0,
 };
-/// Bytes of a note that the API server accepts.
-const NOTE_MAX: usize = 1_024;
 /// Longest an event may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-
-/// The object of an event.
-#[derive(Clone, Debug)]
-pub enum EventSubject {
-    /// A task.
-    Task(TaskId),
-    /// A renderer class of this name and UID.
-    Class(String, String),
-    /// A `RenderCluster` of this name and UID.
-    Cluster(String, String),
-    /// An object of the pipeline, of this kind and UID.
-    Pipeline(&'static str, ObjectKey, String),
-    /// An object of OLM, of this kind and UID.
-    Olm(&'static str, ObjectKey, String),
-}
-
-impl EventSubject {
-    /// The namespace in whose part of the buffer its events wait; empty for an object in none.
-    fn namespace(&self) -> &str {
-        match self {
-            Self::Task(task) => &task.namespace,
-            Self::Pipeline(_, key, _) | Self::Olm(_, key, _) => &key.namespace,
-            Self::Class(..) | Self::Cluster(..) => "",
-        }
-    }
-}
-
-/// An event to record.
-#[derive(Clone, Debug)]
-pub struct EventMessage {
-    /// About what.
-    pub subject: EventSubject,
-    /// Whether it is a warning.
-    pub is_warning: bool,
-    /// Why.
-    pub reason: Reason,
-    /// The same for people.
-    pub note: String,
-}
-
+/// Times that a warning about a deletion is sent, which nothing else shows; any other event is sent once.
+const TRIES: u32 = 5;
+/// Pauses between them.
+const RETRY: BackoffPolicy = BackoffPolicy {
+    base: Duration::from_secs(1),
+    cap: Duration::from_secs(8),
+};
 /// Where messages are handed in.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
@@ -105,13 +73,9 @@ impl EventRecorder {
         metrics: Metrics,
     ) -> (Self, impl Future<Output = ()>) {
         let (events, inbox) = Self::channel(metrics.clone());
-        let reporter = Reporter {
-            controller: "renderhub.dev/hub".to_owned(),
-            instance: Some(hub),
-        };
         let sender = Arc::new(EventSender {
             client,
-            reporter,
+            hub,
             fence,
             metrics,
         });
@@ -159,20 +123,71 @@ fn lock(waiting: &Mutex<EventBuffer>) -> MutexGuard<'_, EventBuffer> {
 /// What sends events.
 struct EventSender {
     client: Client,
-    reporter: Reporter,
+    /// Id of the hub that reports.
+    hub: String,
     fence: WriteFence,
     metrics: Metrics,
 }
 
+/// What became of an event that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventResult {
+    Recorded,
+    /// The API server does not take it, today or tomorrow.
+    Refused,
+    /// It may take it the next time.
+    Failed,
+}
+
 async fn publish(sender: Arc<EventSender>, message: EventMessage) {
+    let event = Arc::new(event(&message, &sender.hub));
+    let send = || send_once(Arc::clone(&sender), Arc::clone(&event));
+    if !is_recorded(&message, send).await {
+        sender.metrics.events_dropped.inc();
+    }
+}
+
+/// Repeated events are not counted in one, for which the hub would need a right to change events.
+async fn send_once(sender: Arc<EventSender>, event: Arc<Event>) -> EventResult {
     sender.fence.opened().await;
-    // A new one each time: a recorder keeps its events for six minutes, megabytes at this rate, to count repeated ones, for which
-    // the hub would need a right to change events.
-    let recorder = Recorder::new(sender.client.clone(), sender.reporter.clone());
-    let (event, reference) = (event(&message), reference(&message.subject));
-    let sent = tokio::time::timeout(DEADLINE, recorder.publish(&event, &reference)).await;
-    let code = if matches!(sent, Ok(Ok(()))) { 201 } else { 0 };
+    let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+    let api: Api<Event> = Api::namespaced(sender.client.clone(), namespace);
+    let sent = tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await;
+    let result = sent.map_or(EventResult::Failed, |sent| result(&sent));
+    let code = if result == EventResult::Recorded { 201 } else { 0 };
     sender.metrics.call("create", "events", code);
+    result
+}
+
+fn result(sent: &kube::Result<Event>) -> EventResult {
+    match sent {
+        Ok(_) => EventResult::Recorded,
+        Err(kube::Error::Api(status)) => match status.code {
+            // The answer of an earlier try was lost.
+            409 => EventResult::Recorded,
+            403 | 404 | 422 => EventResult::Refused,
+            _ => EventResult::Failed,
+        },
+        Err(_) => EventResult::Failed,
+    }
+}
+
+/// Sends a message as often as it is worth it.
+async fn is_recorded<F: Future<Output = EventResult>>(message: &EventMessage, send: impl Fn() -> F) -> bool {
+    let tries = if tells_of_deletion(message.reason) {
+        TRIES
+    } else {
+        1
+    };
+    for failures in 1..=tries {
+        match send().await {
+            EventResult::Recorded => return true,
+            EventResult::Refused => return false,
+            EventResult::Failed if failures == tries => {}
+            EventResult::Failed => tokio::time::sleep(RETRY.longest_wait(failures)).await,
+        }
+    }
+    false
 }
 
 /// Sends what is handed in, each at its time. Once every handle is dropped, the warnings that still wait are sent at once, and of
@@ -278,71 +293,6 @@ const fn tells_of_deletion(reason: Reason) -> bool {
     matches!(reason, Reason::TeardownForced | Reason::PruneGivenUp)
 }
 
-fn event(message: &EventMessage) -> Event {
-    Event {
-        type_: if message.is_warning {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        },
-        reason: message.reason.as_str().to_owned(),
-        note: Some(note(message)),
-        action: match message.subject {
-            EventSubject::Olm(..) => "CopyPullSecret",
-            EventSubject::Task(_)
-            | EventSubject::Class(..)
-            | EventSubject::Cluster(..)
-            | EventSubject::Pipeline(..) => "Render",
-        }
-        .to_owned(),
-        secondary: None,
-    }
-}
-
-/// What happened, and at the very end the page of the reason, where there is something to do. A note that is too long loses the
-/// end of what happened, which the page has too.
-fn note(message: &EventMessage) -> String {
-    let page = if message.reason.is_good() {
-        String::new()
-    } else {
-        format!("; see {}", message.reason.page())
-    };
-    let reported = message.note.as_str();
-    let room = NOTE_MAX.saturating_sub(page.len());
-    if reported.len() <= room {
-        return format!("{reported}{page}");
-    }
-    let ends = reported.char_indices().map(|(at, _)| at);
-    let end = ends.take_while(|at| at + "...".len() <= room).last();
-    format!("{}...{page}", &reported[..end.unwrap_or_default()])
-}
-
-fn reference(subject: &EventSubject) -> ObjectReference {
-    let (kind, name, uid) = match subject {
-        EventSubject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
-        EventSubject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
-        EventSubject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
-        EventSubject::Pipeline(kind, key, uid) | EventSubject::Olm(kind, key, uid) => {
-            (*kind, key.name.as_str(), uid.as_str())
-        }
-    };
-    let namespace = subject.namespace();
-    ObjectReference {
-        api_version: Some(match subject {
-            EventSubject::Olm(..) => format!("{OLM_GROUP}/{OLM_VERSION}"),
-            EventSubject::Task(_)
-            | EventSubject::Class(..)
-            | EventSubject::Cluster(..)
-            | EventSubject::Pipeline(..) => format!("{GROUP}/{VERSION}"),
-        }),
-        kind: Some(kind.to_owned()),
-        name: Some(name.to_owned()),
-        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
-        uid: Some(uid.to_owned()),
-        ..ObjectReference::default()
-    }
-}
-
 /// How often something is sent.
 #[derive(Clone, Copy, Debug)]
 struct EventRate {
@@ -382,22 +332,8 @@ impl EventTokenBucket {
 mod tests {
     use std::cell::RefCell;
 
+    use super::message::tests::message;
     use super::*;
-    use crate::api::names::{TaskKind, TaskUid};
-
-    fn message(namespace: &str, n: usize, reason: Reason) -> EventMessage {
-        EventMessage {
-            subject: EventSubject::Task(TaskId {
-                kind: TaskKind::RenderTask,
-                namespace: namespace.to_owned(),
-                name: format!("task-{n}"),
-                uid: TaskUid::new(&format!("{namespace}-{n}")),
-            }),
-            is_warning: true,
-            reason,
-            note: "for people".to_owned(),
-        }
-    }
 
     /// Events, and what is sent of them with the seconds since the start.
     fn sent() -> (EventRecorder, impl Future<Output = Vec<(u64, EventMessage)>>) {
@@ -424,28 +360,6 @@ mod tests {
             message.subject.namespace() == namespace && message.reason == reason
         };
         sent.iter().filter(is_one).collect()
-    }
-
-    #[test]
-    fn a_note_says_what_happened_and_ends_in_the_page_of_its_reason() {
-        for reason in Reason::ALL {
-            for text in ["for people".to_owned(), "x".repeat(2_000), "\u{fc}".repeat(1_000)] {
-                let message = EventMessage {
-                    note: text.clone(),
-                    ..message("team", 0, *reason)
-                };
-                let note = event(&message).note.unwrap();
-                assert!(note.len() <= 1_024, "{}", note.len());
-                let page = format!("; see {}", reason.page());
-                assert_eq!(note.ends_with(&page), !reason.is_good(), "{note}");
-                let first = note.trim_end_matches(&page);
-                assert!(
-                    first == text || text.len() > 900 && text.starts_with(first.trim_end_matches("...")),
-                    "{note}"
-                );
-                assert!(first.len() > 800 || first == "for people", "{note}");
-            }
-        }
     }
 
     /// Holds: B19.
@@ -515,6 +429,30 @@ mod tests {
         let all = all.await;
         assert_eq!(of(&all, "team", Reason::TeardownForced).len(), 200);
         assert_eq!((all.len(), metrics.events_dropped.get()), (225, 175));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_warning_about_a_deletion_is_sent_again_where_a_call_failed() {
+        use EventResult::{Failed, Recorded, Refused};
+        for (reason, answers, is_there, calls) in [
+            (Reason::TeardownForced, vec![Failed, Failed, Recorded], true, 3),
+            (Reason::TeardownForced, vec![Failed; 9], false, TRIES),
+            (Reason::TeardownForced, vec![Refused, Recorded], false, 1),
+            (Reason::JobFailed, vec![Failed, Recorded], false, 1),
+        ] {
+            let calls_made = RefCell::new(0_u32);
+            let send = || {
+                let mut made = calls_made.borrow_mut();
+                *made += 1;
+                std::future::ready(answers[usize::try_from(*made).unwrap() - 1])
+            };
+            let is_recorded = is_recorded(&message("team", 0, reason), send).await;
+            assert_eq!(
+                (is_recorded, *calls_made.borrow()),
+                (is_there, calls),
+                "{reason:?} {answers:?}"
+            );
+        }
     }
 
     #[test]

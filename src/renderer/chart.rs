@@ -8,7 +8,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::config::{Bootstrap, ChartConfig, ChartDescription, ChartResource, ChartResources, Release};
+use super::config::{
+    Bootstrap, ChartConfig, ChartDescription, ChartResource, ChartResources, ConfigError, Release,
+};
 use super::yaml;
 
 /// Largest file in a chart in bytes; Helm refuses to load a larger one.
@@ -147,7 +149,7 @@ fn release_template(release: &Release) -> String {
     if let Some(template) = template {
         out.push_str(RELEASE_CONFIG_MAP);
         // The block starts with an empty line and ends with one line break, whatever the text has.
-        let text = format!("\n{}\n", template.trim_end_matches('\n'));
+        let text = format!("\n{}\n", yaml::with_line_breaks(template).trim_end_matches('\n'));
         out.extend(["  values.yaml: ", &yaml::scalar(&text, 2), "\n"]);
         close(&mut out);
     }
@@ -160,6 +162,22 @@ fn release_template(release: &Release) -> String {
 fn close(out: &mut String) {
     if !out.trim_end().ends_with("}}") {
         out.push_str("# end\n");
+    }
+}
+
+/// Whether the actions of a release's values template stay as they are in the chart.
+///
+/// # Errors
+/// The template has a character that only double quotes hold, in which an action would break.
+pub fn check_template(config: &ChartConfig) -> Result<(), ConfigError> {
+    let ChartConfig::Release(release) = config else {
+        return Ok(());
+    };
+    let template = values_template(release).map(yaml::with_line_breaks);
+    let breaks = |template: &String| template.contains("{{") && !yaml::is_block(template);
+    match template.filter(breaks) {
+        Some(_) => Err(ConfigError::TemplateCharacter),
+        None => Ok(()),
     }
 }
 
@@ -329,6 +347,10 @@ mod tests {
     }
 
     fn with_template(text: &str) -> String {
+        template(of_template(text))
+    }
+
+    fn of_template(text: &str) -> Release {
         let mut release = release();
         let helm = super::super::config::HelmChart {
             values_template: text.into(),
@@ -341,7 +363,25 @@ mod tests {
                 ..resource("h/r", "1")
             },
         )]));
-        template(release)
+        release
+    }
+
+    #[test]
+    fn a_values_template_whose_actions_would_break_is_refused() {
+        for (template, is_refused) in [
+            ("a: {{ .x }}\r\nb: 1\n", false),
+            ("\u{feff}a: {{ .x }}\n", false),
+            ("a: \u{2028}1\n", false),
+            ("a: {{ .x }}\u{2028}\n", true),
+            ("a: {{ .x }}\u{85}", true),
+            ("a: {{ .x }}\u{7}\n", true),
+        ] {
+            let mut release = of_template(template);
+            release.entrypoint = "r".to_owned();
+            let checked = check_template(&ChartConfig::Release(release));
+            let refused = Err(ConfigError::TemplateCharacter);
+            assert_eq!(checked == refused, is_refused, "{template:?} {checked:?}");
+        }
     }
 
     #[test]
@@ -350,6 +390,14 @@ mod tests {
         assert!(text.contains("valuesFrom:"));
         assert!(
             text.contains("\n  values.yaml: |2\n\n    a: {{ .Values.x }}\n      b: \"{{ .y }}\"\n# end\n"),
+            "{text}"
+        );
+        // An editor of another system made it.
+        let text = with_template("\u{feff}a: {{ default \"x\" .y }}\r\nb: 1\rc: 2\r\n");
+        assert!(
+            text.contains(
+                "\n  values.yaml: |2\n\n    a: {{ default \"x\" .y }}\n    b: 1\n    c: 2\n# end\n"
+            ),
             "{text}"
         );
         // The trimming action of the last line must not meet a comment.

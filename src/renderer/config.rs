@@ -33,6 +33,12 @@ pub enum ConfigError {
     /// The entrypoint's resource does not say where it is.
     #[error("the resource that entrypoint.resourceName in config names has no {0}")]
     EmptyEntrypoint(&'static str),
+    /// The values template of the entrypoint's resource has a character that YAML keeps in double quotes alone, in which its actions
+    /// would break.
+    #[error(
+        "the valuesTemplate of the resource that entrypoint.resourceName in config names has a control character or a line break that is none of YAML's"
+    )]
+    TemplateCharacter,
     /// The chart's name is not a plain file name that a registry can hold.
     #[error("invalid chart name in config: expected letters, digits, '.', '_' and '-', at most 250")]
     ChartName,

@@ -17,6 +17,15 @@ pub struct Origin {
     port: u16,
 }
 
+/// Whether a registry and its token service are both spoken to over plain HTTP, so that no certificate is needed.
+#[must_use]
+pub fn is_all_plain(plain_http: bool, token_realm: Option<&Uri>) -> bool {
+    plain_http
+        && !token_realm
+            .and_then(Origin::of)
+            .is_some_and(|realm| realm.is_https())
+}
+
 impl Origin {
     /// A registry's origin; plain HTTP only if asked for.
     #[must_use]

@@ -97,6 +97,11 @@ impl RegistryReader {
         }
     }
 
+    /// Whether calls carry an authorization.
+    pub(super) const fn is_authorized(&self) -> bool {
+        self.authorization.is_some()
+    }
+
     pub(super) fn call(
         &self,
         step: PushStep,

@@ -70,8 +70,14 @@ impl RegistryClient {
     /// # Errors
     /// When the registry cannot be reached, refuses, stores something else, or the tag does not hold the artifact afterwards.
     pub async fn upload(&mut self, tag: &Tag, artifact: &Artifact) -> Result<(), PushError> {
+        let was_authorized = self.0.is_authorized();
         self.put_blob(&artifact.layer).await?;
         self.put_blob(&artifact.config).await?;
+        // Some registries say to whom they do not know that there is nothing, and ask for a credential only at a write.
+        let is_known_now = !was_authorized && self.0.is_authorized();
+        if is_known_now && self.holds(tag, artifact).await? {
+            return Ok(());
+        }
         self.put_manifest(tag, &artifact.manifest).await?;
         let digest = &artifact.manifest.digest;
         if self
@@ -94,10 +100,12 @@ impl RegistryClient {
         let call = self
             .0
             .call(PushStep::Blob, Method::HEAD, &format!("blobs/{}", blob.digest))?;
-        match self.0.send(call).await?.status {
-            StatusCode::OK => return Ok(()),
-            StatusCode::NOT_FOUND => {}
-            other => return Err(unexpected(PushStep::Blob, other)),
+        match self.0.send(call).await.map(|answer| answer.status) {
+            Ok(StatusCode::OK) => return Ok(()),
+            // Where a blob is in an object storage, the registry sends a client there; uploading it once more needs no redirect.
+            Ok(StatusCode::NOT_FOUND) | Err(PushError::Redirect(PushStep::Blob)) => {}
+            Ok(other) => return Err(unexpected(PushStep::Blob, other)),
+            Err(error) => return Err(error),
         }
         let mut call = self.0.call(PushStep::Open, Method::POST, "blobs/uploads/")?;
         call.headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::archive;
 use super::auth::{Authenticator, TokenScope};
-use super::chart::Chart;
+use super::chart::{Chart, check_template};
 use super::cli::{
     ConnectionArgs, OneShotArgs, PushArgs, RenderArgs, RendererCli, RendererCommand, TERMINATION_LOG,
 };
@@ -22,7 +22,7 @@ use super::error::PushError;
 use super::failure::{PushCommandError, RendererError};
 use super::file::{self, FileError};
 use super::manifest::Artifact;
-use super::origin::Origin;
+use super::origin::{Origin, is_all_plain};
 use super::registry::{PushOutcome, RegistryClient};
 use super::tls;
 use super::transport::{Transport, TransportLimits};
@@ -150,6 +150,7 @@ fn is_as_pinned(content: &[u8], pin: Option<&OsStr>) -> bool {
 fn render(args: &RenderArgs) -> Result<Termination, RendererError> {
     let config = load(&args.config, std::env::var_os(CONFIG_SHA256).as_deref())?;
     config.check().map_err(RendererError::Config)?;
+    check_template(&config).map_err(RendererError::Config)?;
     let (kind, chart) = build(&config)?;
     let bytes = archive::pack(&chart).map_err(|_| RendererError::Package)?;
     file::write_atomically(&args.out, &bytes).map_err(RendererError::Write)?;
@@ -242,9 +243,7 @@ fn connect(
         .chain(&private)
         .map(PathBuf::as_path)
         .collect();
-    let realm = args.token_realm.as_ref().and_then(Origin::of);
-    let is_all_plain = args.plain_http && !realm.is_some_and(|realm| realm.is_https());
-    let tls = if is_all_plain {
+    let tls = if is_all_plain(args.plain_http, args.token_realm.as_ref()) {
         tls::no_tls()?
     } else {
         tls::client_config(&extra)?

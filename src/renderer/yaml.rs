@@ -228,6 +228,17 @@ fn is_special(c: char) -> bool {
     matches!(c, '\0'..='\u{9}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
+/// A values template with the line breaks that a block of YAML has, whichever editor wrote it, and without a byte order mark.
+pub(super) fn with_line_breaks(template: &str) -> String {
+    let text = template.trim_start_matches('\u{feff}');
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
+
+/// Whether a block of lines holds this text as it is.
+pub(super) fn is_block(text: &str) -> bool {
+    !text.chars().any(|c| c != '\t' && is_special(c))
+}
+
 /// Whether a plain scalar of this text could be read as anything but this string.
 fn is_ambiguous(text: &str) -> bool {
     let Some(first) = text.chars().next() else {
@@ -259,7 +270,7 @@ impl ScalarStyles {
         Self {
             plain: single && !blank_edge && !text.is_empty() && !has_indicator(text),
             single,
-            literal: broken && !text.chars().any(|c| c != '\t' && is_special(c)),
+            literal: broken && is_block(text),
         }
     }
 }

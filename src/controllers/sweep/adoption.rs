@@ -3,6 +3,9 @@
 //! Nothing waits for it: a task whose Job still carries the other hub's id is worked on all the same. Only the end of such a
 //! Job is seen by the next sweep, and not at once.
 
+use tokio_util::sync::CancellationToken;
+
+use super::stopping::unless_stopped;
 use crate::api::names::TaskUid;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::{CallError, TaskObjectClient};
@@ -24,9 +27,14 @@ pub struct JobAdoption {
     pub version: String,
 }
 
-/// Takes the Jobs over; what cannot be taken over now is found by the next sweep again.
-pub async fn take_over(objects: &TaskObjectClient, metrics: &Metrics, jobs: Vec<JobAdoption>) {
-    for job in jobs {
+/// Takes the Jobs over, until the hub stops; what cannot be taken over now is found by the next sweep again.
+pub async fn take_over(
+    objects: &TaskObjectClient,
+    metrics: &Metrics,
+    jobs: Vec<JobAdoption>,
+    stop: &CancellationToken,
+) {
+    for job in unless_stopped(jobs, stop) {
         match adopt(objects, &job).await {
             Ok(true) => {
                 metrics.adopted_jobs.inc();
@@ -151,7 +159,7 @@ mod tests {
             let objects = TaskObjectClient::new(transport.clone(), None, "jobs".to_owned(), hub.clone());
             let (metrics, _) = Metrics::new();
             for (writes, taken) in [first, second] {
-                take_over(&objects, &metrics, vec![takeover()]).await;
+                take_over(&objects, &metrics, vec![takeover()], &CancellationToken::new()).await;
                 let written = transport.written.lock().unwrap().len();
                 let adopted = metrics.adopted_jobs.get();
                 assert_eq!((written, adopted), (writes, taken), "{changes} changes");

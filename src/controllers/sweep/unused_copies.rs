@@ -5,9 +5,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use crate::controllers::pull_copies::{Place, PullCopies};
 use crate::controllers::sweep::marked;
+use crate::controllers::sweep::stopping::unless_stopped;
 use crate::kubernetes::apply::{CallError, ListedObject, TaskObjectClient};
 use crate::plan::pull_secrets::copy::PullCopyId;
 use crate::plan::task::orphans::is_orphan;
@@ -46,15 +48,16 @@ pub fn idle_copies<'a>(
     })
 }
 
-/// Removes those copies in a place that no Job names; what there is no time for is found by the next sweep again.
+/// Removes those copies in a place that no Job names, until the hub stops; what there is no time for is found by the next sweep again.
 pub async fn remove_unused_copies(
     objects: &TaskObjectClient,
     copies: &PullCopies,
     place: &Place,
     found: Vec<FoundPullCopy>,
     until: Instant,
+    stop: &CancellationToken,
 ) {
-    for copy in found {
+    for copy in unless_stopped(found, stop) {
         if Instant::now() >= until {
             return;
         }

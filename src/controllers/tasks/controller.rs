@@ -54,7 +54,7 @@ use job_slots::JobSlots;
 pub use outputs::ControllerOutputs;
 use platform_offers::PlatformOffers;
 use retention::FinishedTasks;
-use running_work::{InFlightChanges, RunningWork, WorkItem, WorkResult};
+use running_work::{InFlightChanges, RunningWork, STOPPED, WorkItem, WorkResult};
 use sweep_schedule::SweepSchedule;
 
 /// Pause before a sweep that failed is repeated.
@@ -173,6 +173,7 @@ impl TaskController {
                 Some(()) = OptionFuture::from(wake.map(|at| tokio::time::sleep_until(at.into()))) => {}
             }
         }
+        self.running.stopping.cancel();
         while self.running.next().await.is_some() {}
     }
 
@@ -185,9 +186,10 @@ impl TaskController {
             return;
         }
         if self.sync.may_sweep() && self.sweeps.start(now) {
-            let context = Arc::clone(&self.context);
+            let (context, stop) = (Arc::clone(&self.context), self.running.stopping.clone());
             self.running.spawn(WorkItem::Sweep, async move {
-                WorkResult::Sweep(list(&context.hub_client).await)
+                let listed = stop.run_until_cancelled(list(&context.hub_client)).await;
+                WorkResult::Sweep(listed.unwrap_or(Err(STOPPED)))
             });
         }
         self.start_lists(now);

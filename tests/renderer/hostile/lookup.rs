@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
+use renderhub::api::names::HubId;
 use renderhub::api::oci::Digest;
+use renderhub::base::metrics::Metrics;
+use renderhub::controllers::verify::Verifier;
+use renderhub::kubernetes::apply::HubClient;
+use renderhub::plan::platform::catalog::CopyRequest;
+use renderhub::plan::task::verification::{VerifyRequest, VerifyResult};
 use renderhub::renderer::auth::TokenScope;
 use renderhub::renderer::error::{PushError, PushStep};
 use renderhub::renderer::reader::RegistryReader;
+use renderhub_harness::pki::Authority;
+use serde_json::json;
 
-use support::registry::{Hostile, Reply, artifact, plain_http, reference, say};
+use super::push;
+use support::registry::{BASIC, Hostile, Reply, acceptor, artifact, plain_http, reference, say};
 
 async fn asked(registry: &Hostile) -> Result<Option<Digest>, PushError> {
     let (transport, auth) = plain_http(registry, TokenScope::Pull);
@@ -57,4 +66,80 @@ async fn a_question_sends_no_credential_elsewhere_and_ends_whatever_is_answered(
         assert_eq!(asked(&registry).await, expected, "{reply:?}");
     }
     assert!(elsewhere.seen().is_empty() && elsewhere.connections() == 0);
+}
+
+/// Some registries say to whom they do not know that there is nothing, and ask for a credential only at a write.
+///
+/// Holds: C4.
+#[tokio::test]
+async fn what_a_registry_hides_from_strangers_keeps_its_tag() {
+    let other = artifact("other").manifest.digest;
+    let registry = Hostile::start(move |seen, _| {
+        let is_known = seen.authorization() == Some(BASIC);
+        match seen.step() {
+            "lookup" if is_known => Some(say(200, &[("Docker-Content-Digest", other.to_string())])),
+            "lookup" | "blob" if !is_known => Some(say(404, &[])),
+            "open" if !is_known => Some(say(401, &[("WWW-Authenticate", "Basic realm=\"r\"".to_owned())])),
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(push(registry.address, "a").await, Err(PushError::TagConflict));
+    assert!(!registry.steps().contains(&"manifest"), "{:?}", registry.steps());
+}
+
+/// As a renderer does: the registry is in the hub's cluster, and its token service is not.
+#[tokio::test]
+async fn a_plain_registry_with_an_encrypted_token_service_is_asked_whether_it_has_a_chart() {
+    let authority = Authority::new("tokens").unwrap();
+    let token = br#"{"token":"t"}"#.to_vec();
+    let tokens = Hostile::start_at("127.0.0.1", Some(acceptor(&authority)), move |_, _| {
+        Some(Reply::Say(200, Vec::new(), token.clone()))
+    })
+    .await;
+    let realm = format!("https://{}/token", tokens.address);
+    let digest = artifact("a").manifest.digest;
+    let (challenge, held) = (
+        format!("Bearer realm=\"{realm}\",service=\"s\""),
+        digest.to_string(),
+    );
+    let registry = Hostile::start(move |seen, _| {
+        Some(match seen.authorization() {
+            Some("Bearer t") => say(200, &[("Docker-Content-Digest", held.clone())]),
+            _ => say(401, &[("WWW-Authenticate", challenge.clone())]),
+        })
+    })
+    .await;
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": authority.pem()},
+    });
+    let map = map.to_string().into_bytes();
+    let api_server = Hostile::start(move |_, _| {
+        let json = ("Content-Type", "application/json".to_owned());
+        Some(Reply::Say(200, vec![json], map.clone()))
+    })
+    .await;
+    let config = kube::Config::new(format!("http://{}", api_server.address).parse().unwrap());
+    let client = kube::Client::try_from(config).unwrap();
+    let hub = HubId::new("main", "0f5a4e0c-0001").unwrap();
+    let (metrics, _) = Metrics::new();
+    let calls = HubClient::new(client, metrics.clone(), "rendering".to_owned(), hub);
+    for (certificates, expected) in [
+        (Some(("ca".to_owned(), "ca.crt".to_owned())), VerifyResult::Held),
+        (None, VerifyResult::Silent),
+    ] {
+        let request = VerifyRequest {
+            reference: reference(registry.address),
+            plain_http: true,
+            token_realm: Some(realm.clone()),
+            means: CopyRequest {
+                secret: None,
+                certificates,
+            },
+            digest: Some(digest.clone()),
+            is_required: true,
+        };
+        let verifier = Verifier::new(calls.clone(), metrics.clone());
+        assert_eq!(verifier.verify(&request).await, expected);
+    }
 }

@@ -227,8 +227,10 @@ impl TaskController {
             return;
         }
         let (context, metrics) = (Arc::clone(&self.context), self.metrics.clone());
+        let stop = self.running.stopping.clone();
         self.running.spawn(WorkItem::Removal, async move {
-            remove_orphans(&context.hub_client, context.hub_client.objects(), &metrics, sweep).await;
+            let objects = context.hub_client.objects();
+            remove_orphans(&context.hub_client, objects, &metrics, sweep, &stop).await;
             WorkResult::Removal
         });
     }
@@ -242,8 +244,9 @@ impl TaskController {
         }
         let objects = self.context.hub_client.objects().clone();
         let until = tokio::time::Instant::now() + grace;
+        let stop = self.running.stopping.clone();
         self.running.spawn(WorkItem::Removal, async move {
-            remove_unused_copies(&objects, &copies, &None, idle, until).await;
+            remove_unused_copies(&objects, &copies, &None, idle, until, &stop).await;
             WorkResult::Removal
         });
     }

@@ -6,17 +6,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::task::{Id, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use super::super::outcome::ReconcileOutcome;
 use crate::api::names::TaskUid;
 use crate::base::metrics::event_latency::EventLatency;
 use crate::controllers::sweep::UnwatchedObjects;
 use crate::controllers::sweep::paged_sweep::{PagedSweep, PagedSweepStep};
-use crate::kubernetes::apply::CallError;
+use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::kubernetes::watch::TaskWatchScope;
 use crate::plan::remote::ledger::LedgerChanges;
 use crate::plan::remote::site::Site;
 use crate::plan::task::model::Task;
+
+/// The error of a list that the end of the hub cut short.
+pub(super) const STOPPED: CallError = CallError::Transport(TransportStage::Canceled);
 
 /// What a spawned piece of work was.
 pub(super) enum WorkResult {
@@ -81,6 +85,8 @@ pub(super) struct RunningWork {
     set: JoinSet<WorkResult>,
     pub(super) items: HashMap<Id, WorkItem>,
     passes: HashSet<TaskUid>,
+    /// Cancelled once the hub stops: sweeps begin nothing then.
+    pub(super) stopping: CancellationToken,
 }
 
 impl RunningWork {

@@ -17,7 +17,7 @@ use crate::plan::task::orphans::is_orphan;
 use super::super::index::TaskIndex;
 use super::super::task_record::{JobLocation, TaskRecord};
 use super::enqueue::EnqueueReason;
-use super::running_work::{WorkItem, WorkResult};
+use super::running_work::{STOPPED, WorkItem, WorkResult};
 use super::{SWEEP_RETRY, TaskController};
 use crate::controllers::sweep::adoption::{JobAdoption, take_over};
 use crate::controllers::sweep::paged_sweep::{OrphanBatch, PagedSweep, PagedSweepStep};
@@ -43,10 +43,13 @@ impl TaskController {
 
     /// Asks for the next page of what is at a site.
     fn list_next_page(&mut self, site: Arc<Site>, mut sweep: Box<PagedSweep>) {
-        let item = WorkItem::SiteList(Arc::clone(&site));
+        let (item, stop) = (
+            WorkItem::SiteList(Arc::clone(&site)),
+            self.running.stopping.clone(),
+        );
         self.running.spawn(item, async move {
-            let page = sweep.step().await;
-            WorkResult::SiteList(site, sweep, page)
+            let page = stop.run_until_cancelled(sweep.step()).await;
+            WorkResult::SiteList(site, sweep, page.unwrap_or(Err(STOPPED)))
         });
     }
 
@@ -102,9 +105,12 @@ impl TaskController {
         };
         let (metrics, site) = (self.metrics.clone(), Arc::clone(site));
         let left = left.into_iter().map(RemoteOrphan::from).collect();
-        let item = WorkItem::SiteList(Arc::clone(&site));
+        let (item, stop) = (
+            WorkItem::SiteList(Arc::clone(&site)),
+            self.running.stopping.clone(),
+        );
         self.running.spawn(item, async move {
-            let settled = remove_given_up(&objects, &metrics, jobs, left, sweep.until()).await;
+            let settled = remove_given_up(&objects, &metrics, jobs, left, sweep.until(), &stop).await;
             WorkResult::SiteCleared(site, sweep, settled)
         });
     }
@@ -224,9 +230,9 @@ impl TaskController {
             None => WorkItem::Removal,
             Some(site) => WorkItem::SiteRemoval(Arc::clone(site)),
         };
-        let metrics = self.metrics.clone();
+        let (metrics, stop) = (self.metrics.clone(), self.running.stopping.clone());
         self.running.spawn(item, async move {
-            take_over(&objects, &metrics, jobs).await;
+            take_over(&objects, &metrics, jobs, &stop).await;
             WorkResult::Removal
         });
     }
@@ -264,10 +270,11 @@ impl TaskController {
         let (context, metrics, site) = (Arc::clone(&self.context), self.metrics.clone(), Arc::clone(site));
         let item = WorkItem::SiteRemoval(Arc::clone(&site));
         let until = tokio::time::Instant::now() + self.limits.gc_interval;
+        let stop = self.running.stopping.clone();
         self.running.spawn(item, async move {
-            let settled = remove_orphans(&context.hub_client, &objects, &metrics, sweep).await;
+            let settled = remove_orphans(&context.hub_client, &objects, &metrics, sweep, &stop).await;
             let origin = Some(Arc::clone(&site));
-            remove_unused_copies(&objects, &context.pull_copies, &origin, copies, until).await;
+            remove_unused_copies(&objects, &context.pull_copies, &origin, copies, until, &stop).await;
             drop(place);
             WorkResult::SiteRemoval(site, settled)
         });
