@@ -150,8 +150,7 @@ pub fn marked(meta: &ObjectMeta, now: Timestamp) -> LabeledObject {
     }
 }
 
-/// Removes what was found, until the hub stops; what is not removed now is found by the next sweep again. The tasks of which all that was
-/// left is gone.
+/// Removes what was found, until the hub stops; what is left the next sweep finds. The tasks of which all that was left is gone.
 pub async fn remove_orphans(
     calls: &HubClient,
     objects: &TaskObjectClient,
@@ -186,9 +185,8 @@ pub async fn remove_orphans(
     settled
 }
 
-/// Removes what was given up on a cluster while it was not reached: Jobs of tasks that ended without them or are deleted, then
-/// what deleted tasks left. What there is no time for before the deadline or the end of the hub is removed later. The tasks of which all
-/// that was left is gone.
+/// Removes what was given up on a cluster while it was not reached: Jobs of tasks that ended without them or are deleted, then what deleted
+/// tasks left, until the deadline or the end of the hub. The tasks of which all that was left is gone.
 pub async fn remove_given_up(
     objects: &TaskObjectClient,
     metrics: &Metrics,
