@@ -21,7 +21,6 @@ pub use message::{EventMessage, EventSubject};
 use crate::api::conditions::Reason;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::write_fence::WriteFence;
-use crate::plan::queue::backoff::BackoffPolicy;
 use crate::plan::queue::fair_buffer::{FairBuffer, FairBufferLimits};
 
 /// Events that may wait to be sent, of a namespace and of all; more are dropped, because a burst of tasks matters more than the
@@ -50,11 +49,9 @@ const WARNING_PACE: EventRate = EventRate {
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Times that a warning about a deletion is sent, which nothing else shows; any other event is sent once.
 const TRIES: u32 = 5;
-/// Pauses between them.
-const RETRY: BackoffPolicy = BackoffPolicy {
-    base: Duration::from_secs(1),
-    cap: Duration::from_secs(8),
-};
+/// Pause of all warnings after one of them failed.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// Where messages are handed in.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
@@ -101,9 +98,8 @@ impl EventRecorder {
 
     /// Hands a message in. Where too many wait, it is dropped, or one of a namespace of which more wait.
     pub fn record(&self, message: EventMessage) {
-        if lock(&self.waiting).put(message).is_some() {
-            self.metrics.events_dropped.inc();
-        }
+        let is_lost = lock(&self.waiting).put(message);
+        self.metrics.events_dropped.inc_by(u64::from(is_lost));
         // A full channel has woken the sender already.
         _ = self.wake.try_send(());
     }
@@ -139,16 +135,9 @@ enum EventResult {
     Failed,
 }
 
-async fn publish(sender: Arc<EventSender>, message: EventMessage) {
-    let event = Arc::new(event(&message, &sender.hub));
-    let send = || send_once(Arc::clone(&sender), Arc::clone(&event));
-    if !is_recorded(&message, send).await {
-        sender.metrics.events_dropped.inc();
-    }
-}
-
 /// Repeated events are not counted in one, for which the hub would need a right to change events.
-async fn send_once(sender: Arc<EventSender>, event: Arc<Event>) -> EventResult {
+async fn publish(sender: Arc<EventSender>, message: EventMessage) -> EventResult {
+    let event = event(&message, &sender.hub);
     sender.fence.opened().await;
     let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
     let api: Api<Event> = Api::namespaced(sender.client.clone(), namespace);
@@ -163,8 +152,6 @@ fn result(sent: &kube::Result<Event>) -> EventResult {
     match sent {
         Ok(_) => EventResult::Recorded,
         Err(kube::Error::Api(status)) => match status.code {
-            // The answer of an earlier try was lost.
-            409 => EventResult::Recorded,
             403 | 404 | 422 => EventResult::Refused,
             _ => EventResult::Failed,
         },
@@ -172,32 +159,27 @@ fn result(sent: &kube::Result<Event>) -> EventResult {
     }
 }
 
-/// Sends a message as often as it is worth it.
-async fn is_recorded<F: Future<Output = EventResult>>(message: &EventMessage, send: impl Fn() -> F) -> bool {
-    let tries = if tells_of_deletion(message.reason) {
-        TRIES
-    } else {
-        1
-    };
-    for failures in 1..=tries {
-        match send().await {
-            EventResult::Recorded => return true,
-            EventResult::Refused => return false,
-            EventResult::Failed if failures == tries => {}
-            EventResult::Failed => tokio::time::sleep(RETRY.longest_wait(failures)).await,
-        }
-    }
-    false
-}
-
 /// Sends what is handed in, each at its time. Once every handle is dropped, the warnings that still wait are sent at once, and of
 /// the others those whose time has come.
-async fn send_all<F: Future<Output = ()>>(mut inbox: EventReceiver, send: impl Fn(EventMessage) -> F) {
+async fn send_all<F: Future<Output = EventResult>>(
+    mut inbox: EventReceiver,
+    send: impl Fn(EventMessage) -> F,
+) {
     let mut is_closed = false;
     loop {
         let upcoming = lock(&inbox.waiting).next(Instant::now(), is_closed);
         match upcoming {
-            NextSend::Send(message) => send(message).await,
+            NextSend::Send(message, failures) => {
+                let is_worth_it = tells_of_deletion(message.reason) && !is_closed && failures + 1 < TRIES;
+                let again = is_worth_it.then(|| message.clone());
+                let result = send(message).await;
+                let again = again.filter(|_| result == EventResult::Failed);
+                let is_lost = match again {
+                    Some(again) => lock(&inbox.waiting).put_back(again, failures + 1, Instant::now()),
+                    None => result != EventResult::Recorded,
+                };
+                inbox.metrics.events_dropped.inc_by(u64::from(is_lost));
+            }
             NextSend::At(_) if is_closed => break,
             NextSend::At(Some(time)) => {
                 tokio::select! {
@@ -217,7 +199,8 @@ async fn send_all<F: Future<Output = ()>>(mut inbox: EventReceiver, send: impl F
 
 /// What is to be done next.
 enum NextSend {
-    Send(EventMessage),
+    /// This, which failed so often before.
+    Send(EventMessage, u32),
     /// Nothing before this time; without one, before something is handed in.
     At(Option<Instant>),
 }
@@ -237,19 +220,24 @@ impl EventBuffer {
         }
     }
 
-    /// Puts a message in line; what finds no room comes back.
-    fn put(&mut self, message: EventMessage) -> Option<EventMessage> {
+    /// Puts a message in line; whether one found no room.
+    fn put(&mut self, message: EventMessage) -> bool {
         let queue = if tells_of_deletion(message.reason) {
             &mut self.warnings
         } else {
             &mut self.others
         };
-        let namespace = message.subject.namespace().to_owned();
-        queue.bag.put(&namespace, message)
+        queue.put(message, 0)
+    }
+
+    /// Puts a warning in line once more; the others wait no longer for it.
+    fn put_back(&mut self, message: EventMessage, failures: u32, now: Instant) -> bool {
+        self.warnings.held = Some(now + RETRY);
+        self.warnings.put(message, failures)
     }
 
     fn next(&mut self, now: Instant, is_last: bool) -> NextSend {
-        let due = |queue: &EventClassBuffer| (!queue.bag.is_empty()).then(|| queue.bucket.due(now));
+        let due = |queue: &EventClassBuffer| (!queue.bag.is_empty()).then(|| queue.due(now));
         let dues = [due(&self.warnings), due(&self.others)];
         let [of_warnings, of_others] = dues.map(|due| due.is_some_and(|due| due <= now));
         let message = if of_warnings || is_last && dues[0].is_some() {
@@ -259,15 +247,21 @@ impl EventBuffer {
         } else {
             None
         };
-        message.map_or_else(|| NextSend::At(dues.into_iter().flatten().min()), NextSend::Send)
+        match message {
+            Some((message, failures)) => NextSend::Send(message, failures),
+            None => NextSend::At(dues.into_iter().flatten().min()),
+        }
     }
 }
 
 /// What of one kind waits, and how often one of it is sent.
 #[derive(Debug)]
 struct EventClassBuffer {
-    bag: FairBuffer<EventMessage>,
+    /// What waits, each with how often it failed.
+    bag: FairBuffer<(EventMessage, u32)>,
     bucket: EventTokenBucket,
+    /// Until when nothing of it is sent, because a call failed.
+    held: Option<Instant>,
 }
 
 impl EventClassBuffer {
@@ -279,10 +273,22 @@ impl EventClassBuffer {
                 tokens: rhythm.burst,
                 filled: now,
             },
+            held: None,
         }
     }
 
-    fn take(&mut self, now: Instant) -> Option<EventMessage> {
+    /// Puts a message in line; whether one found no room.
+    fn put(&mut self, message: EventMessage, failures: u32) -> bool {
+        let namespace = message.subject.namespace().to_owned();
+        self.bag.put(&namespace, (message, failures)).is_some()
+    }
+
+    fn due(&self, now: Instant) -> Instant {
+        let due = self.bucket.due(now);
+        self.held.map_or(due, |held| held.max(due))
+    }
+
+    fn take(&mut self, now: Instant) -> Option<(EventMessage, u32)> {
         self.bucket.take(now);
         self.bag.take()
     }
@@ -343,7 +349,7 @@ mod tests {
             let sent = RefCell::new(Vec::new());
             let deliver = |message| {
                 sent.borrow_mut().push((begin.elapsed().as_secs(), message));
-                std::future::ready(())
+                std::future::ready(EventResult::Recorded)
             };
             send_all(inbox, deliver).await;
             sent.into_inner()
@@ -431,27 +437,55 @@ mod tests {
         assert_eq!((all.len(), metrics.events_dropped.get()), (225, 175));
     }
 
+    /// Sends these messages where each call of the namespace `broken` has this result; how often each namespace was tried, how many
+    /// messages were lost, and in which second the last one of another namespace went out.
+    async fn tried(messages: Vec<EventMessage>, broken: EventResult) -> (usize, usize, u64, u64) {
+        let (events, inbox) = EventRecorder::channel(Metrics::new().0);
+        let (begin, metrics) = (Instant::now(), events.metrics.clone());
+        let all = RefCell::new(Vec::new());
+        let deliver = |message: EventMessage| {
+            let is_broken = message.subject.namespace() == "broken";
+            all.borrow_mut().push((begin.elapsed().as_secs(), is_broken));
+            std::future::ready(if is_broken { broken } else { EventResult::Recorded })
+        };
+        let record = async move {
+            for message in messages {
+                events.record(message);
+            }
+            tokio::time::sleep(Duration::from_secs(600)).await;
+        };
+        tokio::join!(send_all(inbox, deliver), record);
+        let all = all.into_inner();
+        let others = all.iter().filter(|(_, is_broken)| !is_broken);
+        let last = others
+            .clone()
+            .map(|(second, _)| *second)
+            .max()
+            .unwrap_or_default();
+        let others = others.count();
+        (all.len() - others, others, metrics.events_dropped.get(), last)
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_warning_about_a_deletion_is_sent_again_where_a_call_failed() {
+    async fn a_warning_about_a_deletion_is_sent_again_where_a_call_failed_and_nothing_else_waits_for_it() {
         use EventResult::{Failed, Recorded, Refused};
-        for (reason, answers, is_there, calls) in [
-            (Reason::TeardownForced, vec![Failed, Failed, Recorded], true, 3),
-            (Reason::TeardownForced, vec![Failed; 9], false, TRIES),
-            (Reason::TeardownForced, vec![Refused, Recorded], false, 1),
-            (Reason::JobFailed, vec![Failed, Recorded], false, 1),
+        let tries = usize::try_from(TRIES).unwrap();
+        for (reason, broken, calls, lost) in [
+            (Reason::TeardownForced, Recorded, 10, 0),
+            (Reason::TeardownForced, Failed, 10 * tries, 10),
+            (Reason::TeardownForced, Refused, 10, 10),
+            (Reason::JobFailed, Failed, 10, 10),
         ] {
-            let calls_made = RefCell::new(0_u32);
-            let send = || {
-                let mut made = calls_made.borrow_mut();
-                *made += 1;
-                std::future::ready(answers[usize::try_from(*made).unwrap() - 1])
-            };
-            let is_recorded = is_recorded(&message("team", 0, reason), send).await;
+            let of_broken = (0..10).map(|n| message("broken", n, reason));
+            let others = (0..20).map(|n| message("quiet", n, Reason::JobFailed));
+            let (of_broken, of_quiet, dropped, last) = tried(of_broken.chain(others).collect(), broken).await;
+            // A namespace has sixteen events in line.
             assert_eq!(
-                (is_recorded, *calls_made.borrow()),
-                (is_there, calls),
-                "{reason:?} {answers:?}"
+                (of_broken, of_quiet, dropped),
+                (calls, 16, lost + 4),
+                "{reason:?} {broken:?}"
             );
+            assert!(last <= 1, "{last}");
         }
     }
 

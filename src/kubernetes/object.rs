@@ -116,8 +116,8 @@ impl LabelledObject {
         self
     }
 
-    /// The object with its spec and status decoded, and its version; `None` without a name, a namespace or a UID. One with too many
-    /// labels has no spec.
+    /// The object with its spec and status decoded, and its version; `None` without a name, a namespace or a UID. Of too many
+    /// labels it has none.
     #[must_use]
     pub fn into_object<S, T>(self) -> Option<(ObjectKey, PipelineObject<S, T>)>
     where
@@ -143,10 +143,7 @@ impl LabelledObject {
             deleted_at: meta.deletion_timestamp.map(|time| time.0),
             finalizers,
             labels: labels.labels,
-            spec: self
-                .spec
-                .filter(|_| !labels.are_too_many)
-                .and_then(|spec| typed(Some(spec))),
+            spec: typed(self.spec),
             status: typed(self.status).unwrap_or_default(),
         };
         Some((ObjectKey::new(&meta.namespace?, &meta.name?), object))

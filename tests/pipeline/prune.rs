@@ -102,9 +102,11 @@ impl Store {
     /// Puts something else under the tag of a chart.
     async fn replace(&self, pushed: &Pushed) -> Result<()> {
         let mut client = self.client(&pushed.repository)?;
-        client
-            .upload(&pushed.tag.parse()?, &artifact("another chart"))
-            .await?;
+        let (tag, other) = (pushed.tag.parse()?, artifact("another chart"));
+        // A client that has seen the tag does not look at it again.
+        let seen = client.holds(&tag, &other).await;
+        assert_eq!(seen, Err(PushError::TagConflict));
+        client.upload(&tag, &other).await?;
         Ok(())
     }
 }

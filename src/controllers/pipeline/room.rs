@@ -94,6 +94,7 @@ mod tests {
     use std::sync::Arc;
 
     use k8s_openapi::jiff::Timestamp;
+    use kube::Resource as _;
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
@@ -203,6 +204,37 @@ mod tests {
             store.overfull.begin_list("releases", None);
             assert!(!store.overfull.has("a"), "{first}");
         }
+    }
+
+    /// Holds: F6.
+    #[test]
+    fn an_object_that_has_too_many_labels_is_there_and_counts_as_one_that_cannot_be_decoded() {
+        let labels = |count: usize| {
+            let labels = (0..count).map(|number| (format!("{number}"), json!("")));
+            json!({"labels": labels.collect::<serde_json::Map<_, _>>()})
+        };
+        let spec = json!({"componentVersionRef": {"name": "c"}});
+        let mut store = store();
+        for (version, count, is_decoded) in [(1, 1, true), (2, 257, false), (3, 256, true)] {
+            // The spec is the one that is known already.
+            let mut object = object("b", 1, &labels(count), &spec);
+            object.meta_mut().resource_version = Some(version.to_string());
+            see(&mut store, Event::Apply(object));
+            let known = &store.objects.releases[&ObjectKey::new("a", "b")];
+            assert_eq!(
+                (known.spec.is_some(), known.labels.is_empty()),
+                (is_decoded, !is_decoded),
+                "{count}"
+            );
+        }
+        let target = json!({"targetRef": {"name": "edge"}, "releaseRef": {"name": "r"}});
+        let bound = object("b", 1, &labels(257), &target);
+        store.handle_event::<ReleaseBinding>(&scope("releasebindings"), Event::Apply(bound));
+        let known = &store.objects.release_bindings[&ObjectKey::new("a", "b")];
+        assert!(
+            known.spec.is_some() && known.labels.is_empty(),
+            "no object selects it"
+        );
     }
 
     #[test]

@@ -32,9 +32,11 @@ impl PipelineStore {
         let known = known.filter(|known| meta.uid.as_deref() == Some(&known.uid));
         let is_deleting = known.is_some_and(|known| known.deleting);
         let known = known.filter(|known| known.is_shown() && object.has_spec(&known.uid, known.generation));
-        let known = known.filter(|_| !object.has_too_many_labels());
-        let spec = known.and_then(|known| known.spec.clone());
-        let object = if spec.is_some() {
+        let is_oversized = object.has_too_many_labels();
+        let spec = known
+            .filter(|_| !is_oversized)
+            .and_then(|known| known.spec.clone());
+        let object = if spec.is_some() || is_oversized {
             object.without_spec()
         } else {
             object

@@ -112,8 +112,8 @@ pub(super) fn choose<'o>(
     let mut resolution = Resolution::default();
     let (mut chosen, mut beyond): (Vec<Contender<'o>>, Vec<Contender<'o>>) = Default::default();
     for contender in contenders {
-        // It would wait in any case, and each comparison may cost two selectors.
-        if chosen.len() >= MAX_RELEASES && !has(&contender.release()) {
+        // More are left than the Target can have, so it waits in any case, and each comparison may cost two selectors.
+        if chosen.len() > MAX_RELEASES && !has(&contender.release()) {
             beyond.push(contender);
             continue;
         }

@@ -4,6 +4,7 @@ use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::ser::Formatter;
 
 use super::object::PipelineObject;
 use super::objects::PipelineObjects;
@@ -21,7 +22,7 @@ const VALUE_BYTES: usize = 32;
 /// A label, besides its text: its part of a map, and two strings.
 const LABEL_BYTES: usize = 192;
 /// A string of a spec, besides its text, and its part of the list or map that it is in.
-pub(super) const STRING_BYTES: usize = 96;
+pub(super) const STRING_BYTES: usize = 64;
 /// What an index takes for a label by which it finds an object.
 pub(super) const INDEX_BYTES: usize = 768;
 
@@ -37,39 +38,49 @@ pub(super) fn object_bytes<'v, S: Serialize, T>(
         .map(|(key, value)| LABEL_BYTES + key.len() + value.len())
         .sum();
     let spec = object.spec.as_ref().map(JsonSize::of).unwrap_or_default();
-    OBJECT_BYTES + labels + spec.bytes + spec.strings() * string + free_bytes(free)
+    OBJECT_BYTES + labels + spec.bytes + spec.strings * string + free_bytes(free)
 }
 
 /// The size of a value as JSON.
 #[derive(Default)]
 struct JsonSize {
     bytes: usize,
-    quotes: usize,
+    /// How many strings are in it, keys among them.
+    strings: usize,
 }
 
 impl JsonSize {
     fn of(value: &impl Serialize) -> Self {
-        let mut size = Self::default();
+        let (mut bytes, mut strings) = (ByteCount(0), StringCount(0));
+        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, &mut strings);
         // Nothing of the pipeline's fails to be written.
-        _ = serde_json::to_writer(&mut size, value);
-        size
-    }
-
-    /// How many strings are in it, keys among them; one with quotes counts as more.
-    const fn strings(&self) -> usize {
-        self.quotes.div_ceil(2)
+        _ = value.serialize(&mut serializer);
+        Self {
+            bytes: bytes.0,
+            strings: strings.0,
+        }
     }
 }
 
-impl io::Write for JsonSize {
+struct ByteCount(usize);
+
+impl io::Write for &mut ByteCount {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes += bytes.len();
-        self.quotes += bytes.split(|byte| *byte == b'"').count() - 1;
+        self.0 += bytes.len();
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+struct StringCount(usize);
+
+impl Formatter for &mut StringCount {
+    fn begin_string<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0 += 1;
+        writer.write_all(b"\"")
     }
 }
 
@@ -124,6 +135,23 @@ mod tests {
         }
         let many: serde_json::Map<_, _> = (0..100).map(|key| (key.to_string(), json!(key))).collect();
         assert_eq!(structure(&Value::Object(many)), 20 * MAP_BYTES);
+    }
+
+    #[test]
+    fn a_text_with_quotes_is_one_string() {
+        for (value, strings) in [
+            (json!("a"), 1),
+            (json!("{\"a\": \"b\"}"), 1),
+            (json!({"a": ["b", "c"]}), 3),
+            (json!([1, null]), 0),
+        ] {
+            let size = JsonSize::of(&value);
+            assert_eq!(
+                (size.strings, size.bytes),
+                (strings, value.to_string().len()),
+                "{value}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::charts::{PrunableChart, PruneScope, prunable};
 use super::record::{GivenUp, RECORDS, ends, is_over};
 use crate::api::oci::{Repository, RepositoryPrefix};
 use crate::api::pipeline::{HydratedRegistry, PruneFailure, PruneProgress, RenderRegistryReference};
-use crate::api::{RegistryKind, RegistryReference};
+use crate::api::{ClusterRegistrySpec, RegistryKind, RegistryReference, RegistrySpec};
 use crate::plan::pipeline::destination::{RenderDestination, named};
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::object::{ObjectKey, within};
@@ -169,7 +169,7 @@ fn attempt(input: PruneInput<'_>, progress: &PruneProgress) -> PruneStep {
     if !registry.is_pruned || charts.is_empty() {
         return PruneStep::Delete;
     }
-    if is_rendered(&key.namespace, &charts, objects, input.catalog) {
+    if is_rendered(&charts, input) {
         return if is_over(progress, now) {
             PruneStep::GiveUp(GivenUp::TaskExists)
         } else {
@@ -219,12 +219,14 @@ pub fn is_pruned(
 
 /// Whether a task for one of the charts is there: it runs, or a Target may want what it pushed. One of another namespace counts only
 /// where it may push there, or any tenant could keep the charts of others.
-fn is_rendered(
-    namespace: &str,
-    charts: &[PrunableChart],
-    objects: &PipelineObjects,
-    catalog: &Catalog,
-) -> bool {
+fn is_rendered(charts: &[PrunableChart], input: PruneInput<'_>) -> bool {
+    let PruneInput {
+        objects,
+        catalog,
+        tenancy,
+        ..
+    } = input;
+    let namespace = &input.key.namespace;
     objects.tasks.iter().any(|(key, task)| {
         let mut same = charts.iter().filter(|chart| {
             let reference = &chart.reference;
@@ -232,42 +234,66 @@ fn is_rendered(
                 && reference.tag.matches_version(&task.chart.tag)
         });
         same.any(|chart| {
-            let is_own = key.namespace == namespace;
+            let is_own = key.namespace == *namespace;
             let registry = registry_of_task(key, task.chart.registry.as_ref(), objects, catalog);
-            registry.map_or(is_own, |(host, prefix)| {
-                host.eq_ignore_ascii_case(chart.reference.host.as_str())
-                    && (is_own || is_within(&chart.reference.repository, prefix, &key.namespace))
+            registry.map_or(is_own, |registry| {
+                let host = chart.reference.host.as_str();
+                registry.hostname().eq_ignore_ascii_case(host)
+                    && (is_own || registry.may_be_pushed_to(&chart.reference.repository, key, tenancy))
             })
         })
     })
 }
 
-/// Whether a prefix, with the namespace filled in, grants a repository.
-fn is_within(repository: &Repository, prefix: &str, namespace: &str) -> bool {
-    let prefix = prefix.replace("{namespace}", namespace);
-    prefix
-        .parse::<RepositoryPrefix>()
-        .is_ok_and(|prefix| repository.is_within(&prefix))
+/// The registry that a task pushes to.
+enum TaskRegistry<'o> {
+    Platforms(&'o ClusterRegistrySpec),
+    Tenants(&'o RegistrySpec),
 }
 
-/// The host that a task pushes to and the prefix that it is granted there, where they are known.
+impl TaskRegistry<'_> {
+    const fn hostname(&self) -> &String {
+        match self {
+            Self::Platforms(spec) => &spec.hostname,
+            Self::Tenants(spec) => &spec.hostname,
+        }
+    }
+
+    /// Whether a task of this key may push to a repository there, as far as the platform says.
+    fn may_be_pushed_to(&self, repository: &Repository, task: &ObjectKey, tenancy: &TenancyPolicy) -> bool {
+        let (is_allowed, prefix) = match self {
+            Self::Platforms(spec) => (true, spec.repository_prefix.as_str()),
+            Self::Tenants(spec) => (
+                tenancy.admits(spec),
+                spec.repository_prefix.as_deref().unwrap_or_default(),
+            ),
+        };
+        let prefix = prefix.replace("{namespace}", &task.namespace);
+        let granted = prefix.parse::<RepositoryPrefix>();
+        is_allowed && granted.is_ok_and(|granted| repository.is_within(&granted))
+    }
+}
+
+/// The registry that a task pushes to, where it is known.
 fn registry_of_task<'o>(
     task: &ObjectKey,
     registry: Option<&RegistryReference>,
     objects: &'o PipelineObjects,
     catalog: &'o Catalog,
-) -> Option<(&'o str, &'o str)> {
+) -> Option<TaskRegistry<'o>> {
     let named = registry?;
     if named.kind == RegistryKind::ClusterRegistry {
-        let spec = &catalog.registries.get(&named.name)?.spec;
-        return Some((&spec.hostname, &spec.repository_prefix));
+        return Some(TaskRegistry::Platforms(
+            &catalog.registries.get(&named.name)?.spec,
+        ));
     }
     let key = task.referred(named.namespace.as_ref(), &named.name);
-    let spec = objects.registries.get(&key)?.spec.as_ref()?;
-    Some((
-        &spec.hostname,
-        spec.repository_prefix.as_deref().unwrap_or_default(),
-    ))
+    objects
+        .registries
+        .get(&key)?
+        .spec
+        .as_ref()
+        .map(TaskRegistry::Tenants)
 }
 
 /// How the registry of a version is reached.

@@ -113,16 +113,29 @@ fn what_is_beyond_what_a_target_can_have_is_not_compared() {
     let mut world = World::new();
     world.target("edge", &json!({}), json!({}));
     let excludes = json!({"matchLabels": {"class": "other"}});
-    for number in 0..=MAX_RELEASES {
-        let name = format!("r{number}");
-        // The last one excludes all others.
-        let spec = match number {
-            MAX_RELEASES => json!({"uniqueName": name, "priority": -1, "antiAffinity": excludes}),
-            _ => json!({"uniqueName": name}),
-        };
-        world.release(&name, "shop", &json!({"class": "other"}), spec);
-        world.bind("edge", &name);
-    }
+    let last = |world: &mut World| {
+        let spec = json!({"uniqueName": "last", "priority": -1, "antiAffinity": excludes});
+        world.release("last", "shop", &json!({"class": "other"}), spec);
+        world.bind("edge", "last");
+    };
+    let more = |world: &mut World, numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let name = format!("r{number}");
+            world.release(
+                &name,
+                "shop",
+                &json!({"class": "other"}),
+                json!({"uniqueName": name}),
+            );
+            world.bind("edge", &name);
+        }
+    };
+    more(&mut world, 0..MAX_RELEASES);
+    // One that loses to others takes no place.
+    last(&mut world);
+    let resolution = world.resolve("edge");
+    assert_eq!((resolution.left_out.len(), resolution.unresolved.len()), (1, 0));
+    more(&mut world, MAX_RELEASES..MAX_RELEASES + 1);
     let resolution = world.resolve("edge");
     assert_eq!(
         (resolution.accepted.len(), resolution.left_out.len()),
@@ -133,7 +146,8 @@ fn what_is_beyond_what_a_target_can_have_is_not_compared() {
         .iter()
         .map(|one| (one.release.name.as_str(), &one.why))
         .collect();
-    assert_eq!(waiting, [("r256", &ResolveFailure::TooMany)]);
+    let too_many = &ResolveFailure::TooMany;
+    assert_eq!(waiting, [("r99", too_many), ("last", too_many)]);
 }
 
 /// However many Profiles with however long names there are, the API server takes the message.

@@ -3,11 +3,13 @@
 use serde_json::json;
 
 use super::prune::{outcome, pruned, step, task_for};
-use super::world::{HOME, key};
+use super::world::{HOME, at, key};
 use crate::api::pipeline::PruneFailure;
 use crate::api::{RegistrySpec, RenderTaskSpec};
 use crate::plan::pipeline::object::ObjectKey;
-use crate::plan::pipeline::prune::{ChartDeletions, PruneRequest, PruneStep, still_allowed};
+use crate::plan::pipeline::prune::{
+    ChartDeletions, PruneInput, PruneRequest, PruneStep, next_step, still_allowed,
+};
 use crate::plan::platform::catalog::{CatalogRegistry, CredentialState};
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::platform::tenancy::{TenancyPolicy, TenantRegistryHosts};
@@ -124,5 +126,39 @@ fn a_task_of_another_namespace_counts_only_where_it_may_push_the_chart() {
             is_held,
             "{registry} {prefix}: {outcome}"
         );
+    }
+}
+
+/// Holds: F12.
+#[test]
+fn a_registry_of_another_tenant_counts_only_at_a_host_that_tenants_may_name() {
+    for is_allowed in [true, false] {
+        let (mut world, version) = pruned();
+        task_for(&mut world, &version, Some("own"));
+        let task = world.objects.tasks.remove(&key("release-a")).unwrap();
+        let registry = world.objects.registries[&key("main")].clone();
+        let of_other = |name: &str| ObjectKey::new("team-b", name);
+        world.objects.tasks.insert(of_other("release-a"), task);
+        world.objects.registries.insert(of_other("own"), registry);
+        let tenancy = TenancyPolicy {
+            default_service_account: Some("builder".to_owned()),
+            own_hosts: TenantRegistryHosts::of(if is_allowed {
+                vec!["r.test".parse().unwrap()]
+            } else {
+                Vec::new()
+            }),
+            ..TenancyPolicy::default()
+        };
+        let step = next_step(PruneInput {
+            key: &version,
+            version: &world.objects.hydrated_targets[&version],
+            objects: &world.objects,
+            rules: &world.rules,
+            catalog: &world.catalog,
+            tenancy: &tenancy,
+            now: at(world.now),
+        });
+        let is_held = matches!(step, Some(PruneStep::Wait(_)));
+        assert_eq!(is_held, is_allowed, "{step:?}");
     }
 }
