@@ -326,7 +326,7 @@ fn warn_undecodable<K: PipelineKind>(key: &ObjectKey, object: &KeptObject<K>) {
             kind = K::PLURAL,
             namespace = key.namespace,
             name = key.name,
-            "the spec of this object cannot be decoded, or it has more than 256 labels; what rests on it stays as it is until it is corrected"
+            "the spec of this object cannot be decoded, or it has too many labels; what rests on it stays as it is until it is corrected"
         );
     }
 }

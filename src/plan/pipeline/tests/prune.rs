@@ -75,13 +75,18 @@ fn change_registry(world: &mut World, change: impl FnOnce(&mut RegistrySpec)) {
 }
 
 pub(super) fn step(world: &World, version: &ObjectKey) -> PruneStep {
+    step_with(world, version, &tenancy())
+}
+
+/// The same where the platform lets tenants name this.
+pub(super) fn step_with(world: &World, version: &ObjectKey, tenancy: &TenancyPolicy) -> PruneStep {
     next_step(PruneInput {
         key: version,
         version: &world.objects.hydrated_targets[version],
         objects: &world.objects,
         rules: &world.rules,
         catalog: &world.catalog,
-        tenancy: &tenancy(),
+        tenancy,
         now: at(world.now),
     })
     .expect("it waits for that")
@@ -379,16 +384,7 @@ fn a_registry_is_read_as_the_account_of_the_target_or_not_at_all() {
             default_service_account: default.map(str::to_owned),
             ..tenancy()
         };
-        let step = next_step(PruneInput {
-            key: &version,
-            version: &world.objects.hydrated_targets[&version],
-            objects: &world.objects,
-            rules: &world.rules,
-            catalog: &world.catalog,
-            tenancy: &tenancy,
-            now: at(0),
-        });
-        match (step.expect("it waits for that"), user) {
+        match (step_with(&world, &version, &tenancy), user) {
             (PruneStep::Ask(request), Some(user)) => {
                 assert!(format!("{:?}", request.access).contains(user.rsplit(':').next().unwrap()));
                 assert_eq!(request.namespace, HOME);
