@@ -57,3 +57,30 @@ impl Service<Name> for SystemResolver {
         self.0.call(name).map_err(unresolved)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Uri;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Linux says which timer of a connection runs: `02` is that of the question whether its peer is there.
+    #[tokio::test]
+    async fn a_connection_that_is_silent_is_asked_whether_its_peer_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server: Uri = format!("http://{}/", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
+        let stream = connector().call(server).await.unwrap();
+        let port = stream.inner().local_addr().unwrap().port();
+        let local = format!("0100007F:{port:04X}");
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let of_port = table.lines().find_map(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            (fields.next() == Some(local.as_str())).then(|| fields.nth(3).map(str::to_owned))
+        });
+        let timer = of_port.flatten().unwrap();
+        assert!(timer.starts_with("02:"), "{timer}");
+    }
+}
