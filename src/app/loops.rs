@@ -42,11 +42,12 @@ const REFUSED_CLASSES: usize = 16;
 /// Reports on images that wait for the catalog controller; one that finds the channel full is made again by the next look.
 const PULL_REPORTS: usize = 16;
 
-/// Two tasks that are drained when the hub stops.
+/// What is drained when the hub stops.
 pub(super) struct DrainedTasks {
     /// The sender of Kubernetes events.
     pub events: JoinHandle<()>,
-    pub controller: JoinHandle<()>,
+    /// The controllers of tasks and of the pipeline, whose work under way is finished: none of its writes may meet a successor.
+    pub controllers: JoinSet<()>,
 }
 
 /// Starts every loop. `ready` is set once the hub knows all tasks; `namespaces` are the UIDs that were read at the start.
@@ -74,7 +75,8 @@ pub(super) fn start(
     };
     let sessions = Arc::clone(&dependencies.sessions);
     let key = Arc::new(key);
-    hub.spawn_pipeline(loops, &key, &catalog, (&sessions, &events))?;
+    let mut controllers = JoinSet::new();
+    hub.spawn_pipeline(&mut controllers, &key, &catalog, (&sessions, &events))?;
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
     hub.spawn_catalog(loops, publish, namespace_uids, (dry_runs, reports));
@@ -91,9 +93,10 @@ pub(super) fn start(
     loops.spawn(clusters::run(remote.controller, uids, hub.stop.clone()));
     hub.spawn_checks(loops, remote.leftover_namespaces);
     hub.spawn_watches(loops, &results, &input);
+    controllers.spawn(tasks.run(inputs, hub.stop));
     Ok(DrainedTasks {
         events: tokio::spawn(send_events),
-        controller: tokio::spawn(tasks.run(inputs, hub.stop)),
+        controllers,
     })
 }
 
@@ -196,7 +199,7 @@ impl HubParts {
     /// Starts the pipeline in front of tasks, where it is on.
     fn spawn_pipeline(
         &self,
-        loops: &mut JoinSet<()>,
+        controllers: &mut JoinSet<()>,
         key: &Arc<SealKey>,
         catalog: &watch::Receiver<PublishedCatalog>,
         (sessions, events): (&Arc<TenantSessions>, &EventRecorder),
@@ -212,7 +215,7 @@ impl HubParts {
         };
         let (key, catalog) = (Arc::clone(key), catalog.clone());
         let controller = PipelineController::new(hub_client, settings, key, metrics, catalog, pruning);
-        loops.spawn(controller.run(self.client.clone(), self.stop.clone()));
+        controllers.spawn(controller.run(self.client.clone(), self.stop.clone()));
         Ok(())
     }
 

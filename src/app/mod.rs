@@ -97,7 +97,7 @@ async fn supervise(
 ) -> Result<(), AppError> {
     let DrainedTasks {
         events,
-        mut controller,
+        mut controllers,
     } = tasks;
     tokio::select! {
         // First, because loops end by it too.
@@ -105,19 +105,20 @@ async fn supervise(
         () = stop.cancelled() => {}
         error = lease.lost() => return Err(error),
         _ = loops.join_next() => return Err(AppError::LoopEnded),
-        _ = &mut controller => return Err(AppError::LoopEnded),
+        _ = controllers.join_next() => return Err(AppError::LoopEnded),
     }
     tracing::info!("stopping; work under way is finished");
+    let ends = async { while controllers.join_next().await.is_some() {} };
     let is_drained = tokio::select! {
-        drained = tokio::time::timeout(grace_period, controller) => drained.is_ok(),
+        drained = tokio::time::timeout(grace_period, ends) => drained.is_ok(),
         error = lease.lost() => return Err(error),
     };
-    // It ends once it has sent the last event of the controller; without the Lease it could send none.
+    // It ends once it has sent the last event of the controllers; without the Lease it could send none.
     if tokio::time::timeout(LAST_EVENTS, events).await.is_err() {
         tracing::warn!("the hub stops before it has sent all its events");
     }
     if is_drained {
-        // A lost Lease ends the controller too, which may be seen first.
+        // A lost Lease ends a controller too, which may be seen first.
         lease.release().await?;
     } else {
         // A write in flight must not meet a successor, so the Lease is left to expire.
@@ -136,9 +137,21 @@ mod tests {
     use super::*;
     use crate::kubernetes::lease::LeaseError;
 
+    /// How long a hub that stops waits for work under way.
+    const GRACE: Duration = Duration::from_secs(60);
+
     /// Supervises a hub that is stopping and has nothing in flight, with an event to send and a Lease that ends so when it is
     /// released.
     async fn ending(
+        event: impl Future<Output = ()> + Send + 'static,
+        end: impl Future<Output = LeaseError> + Send + 'static,
+    ) -> Result<(), AppError> {
+        ending_with([Duration::ZERO; 2], event, end).await
+    }
+
+    /// The same with controllers whose work under way takes so long.
+    async fn ending_with(
+        works: [Duration; 2],
         event: impl Future<Output = ()> + Send + 'static,
         end: impl Future<Output = LeaseError> + Send + 'static,
     ) -> Result<(), AppError> {
@@ -152,10 +165,31 @@ mod tests {
         stop.cancel();
         let tasks = DrainedTasks {
             events: tokio::spawn(event),
-            controller: tokio::spawn(async {}),
+            controllers: works.map(sleep).into_iter().collect(),
         };
         let keeper = LeaseKeeperTask::of(release, task);
-        supervise(JoinSet::new(), keeper, tasks, &stop, Duration::from_secs(60)).await
+        supervise(JoinSet::new(), keeper, tasks, &stop, GRACE).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_is_released_once_no_controller_writes_any_more_and_left_where_one_still_does() {
+        let second = Duration::from_secs(1);
+        let cases = [
+            ([second * 2, second], Some(second * 2)),
+            ([second, second * 2], Some(second * 2)),
+            ([second, GRACE * 2], None),
+            ([GRACE * 2, second], None),
+        ];
+        for (works, released) in cases {
+            let begin = Instant::now();
+            let (sender, mut reported) = oneshot::channel();
+            let end = async move {
+                _ = sender.send(begin.elapsed());
+                LeaseError::Stopped
+            };
+            ending_with(works, async {}, end).await.unwrap();
+            assert_eq!(reported.try_recv().ok(), released, "{works:?}");
+        }
     }
 
     /// Holds: M5.

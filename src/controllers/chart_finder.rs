@@ -32,9 +32,7 @@ impl Pruner {
         let reference = &request.reference;
         let (transport, auth) = route.registry(reference, TokenScope::Pull);
         let mut registry = RegistryReader::new(transport, auth);
-        let found = registry
-            .digest_with_get(PushStep::Lookup, reference.tag.as_str())
-            .await;
+        let found = registry.find(PushStep::Lookup, reference.tag.as_str()).await;
         found.map_err(|error| PruneError::Registry(route.failure(error, registry.has_sent_credential())))
     }
 

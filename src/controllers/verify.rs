@@ -210,12 +210,7 @@ async fn find(
         .digest
         .as_ref()
         .map_or(reference.tag.as_str(), Digest::as_str);
-    match reader.digest_of(PushStep::Verify, name).await {
-        Err(PushError::Status { status: 405, .. }) => {
-            reader.digest_of_body(PushStep::Verify, name).await.map(Some)
-        }
-        found => found,
-    }
+    reader.find(PushStep::Verify, name).await
 }
 
 /// What it means that a registry showed this.

@@ -39,7 +39,7 @@ impl RegistryDeleter {
     /// # Errors
     /// Anything that is neither a clear yes nor a clear no.
     pub async fn digest_of(&mut self, tag: &Tag) -> Result<Option<Digest>, PushError> {
-        self.0.digest_with_get(PushStep::Verify, tag.as_str()).await
+        self.0.find(PushStep::Verify, tag.as_str()).await
     }
 
     /// Deletes the manifest with this digest, and with it every tag that names it.

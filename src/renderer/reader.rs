@@ -8,6 +8,8 @@ use super::error::{PushError, PushStep};
 use super::transport::{RegistryRequest, RegistryResponse, Transport};
 use crate::api::oci::Digest;
 
+/// Where the protocol begins; a registry that wants a credential asks for it there.
+const BASE: &str = "/v2/";
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 /// Whatever can be under a tag: another kind of artifact is a conflict too, not an absence.
 const ANY_MANIFEST: HeaderValue = HeaderValue::from_static(
@@ -82,11 +84,20 @@ impl RegistryReader {
         }
     }
 
-    /// Digest of the manifest under a tag or digest, also of a registry that answers no HEAD; `None` if there is none.
+    /// Digest of the manifest under a tag or digest, also of a registry that answers no HEAD, or that hides what it has from clients
+    /// without a credential; `None` if there is none.
     ///
     /// # Errors
     /// Anything that is neither a clear yes nor a clear no.
-    pub async fn digest_with_get(&mut self, step: PushStep, name: &str) -> Result<Option<Digest>, PushError> {
+    pub async fn find(&mut self, step: PushStep, name: &str) -> Result<Option<Digest>, PushError> {
+        let found = self.digest_with_get(step, name).await?;
+        if found.is_none() && self.authorize(step).await? {
+            return self.digest_with_get(step, name).await;
+        }
+        Ok(found)
+    }
+
+    async fn digest_with_get(&mut self, step: PushStep, name: &str) -> Result<Option<Digest>, PushError> {
         match self.digest_of(step, name).await {
             // A registry that answers no HEAD answers a GET.
             Err(PushError::Status { status: 405, .. }) => match self.digest_of_body(step, name).await {
@@ -94,6 +105,18 @@ impl RegistryReader {
                 found => found.map(Some),
             },
             found => found,
+        }
+    }
+
+    /// Asks the registry for a challenge where it has not seen the credential yet; returns whether it had one.
+    async fn authorize(&mut self, step: PushStep) -> Result<bool, PushError> {
+        if self.is_authorized() || self.auth.credential.is_none() {
+            return Ok(false);
+        }
+        let uri = self.auth.origin.at(BASE).map_err(|_| PushError::Protocol(step))?;
+        match self.send(RegistryRequest::new(step, Method::GET, uri)).await {
+            Err(PushError::Redirect(_)) => Ok(false),
+            answer => answer.map(|_| self.is_authorized()),
         }
     }
 
@@ -108,7 +131,7 @@ impl RegistryReader {
         method: Method,
         path: &str,
     ) -> Result<RegistryRequest, PushError> {
-        let path = format!("/v2/{}/{path}", self.auth.repository);
+        let path = format!("{BASE}{}/{path}", self.auth.repository);
         let uri = self
             .auth
             .origin

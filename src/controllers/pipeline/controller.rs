@@ -168,9 +168,6 @@ impl PipelineController {
         while self.workers.join_next().await.is_some() {}
         // What they were at is done again by the next hub.
         self.prunes.workers.shutdown().await;
-        // Events are sent until the last of those who record them is gone.
-        drop(self);
-        std::future::pending::<()>().await;
     }
 
     fn handle_watch_event(&mut self, event: PipelineWatchEvent) {

@@ -10,6 +10,7 @@ use renderhub::kubernetes::apply::HubClient;
 use renderhub::plan::platform::catalog::CopyRequest;
 use renderhub::plan::task::verification::{VerifyRequest, VerifyResult};
 use renderhub::renderer::auth::TokenScope;
+use renderhub::renderer::deleter::RegistryDeleter;
 use renderhub::renderer::error::{PushError, PushStep};
 use renderhub::renderer::reader::RegistryReader;
 use renderhub_harness::pki::Authority;
@@ -22,7 +23,7 @@ async fn asked(registry: &Hostile) -> Result<Option<Digest>, PushError> {
     let (transport, auth) = plain_http(registry, TokenScope::Pull);
     let mut reader = RegistryReader::new(transport, auth);
     let tag = reference(registry.address).tag;
-    let asked = reader.digest_with_get(PushStep::Lookup, tag.as_str());
+    let asked = reader.find(PushStep::Lookup, tag.as_str());
     tokio::time::timeout(Duration::from_secs(30), asked)
         .await
         .expect("it ends")
@@ -66,6 +67,34 @@ async fn a_question_sends_no_credential_elsewhere_and_ends_whatever_is_answered(
         assert_eq!(asked(&registry).await, expected, "{reply:?}");
     }
     assert!(elsewhere.seen().is_empty() && elsewhere.connections() == 0);
+}
+
+/// Holds: C4.
+#[tokio::test]
+async fn a_chart_that_a_registry_hides_from_strangers_is_found_with_the_credential() {
+    let digest = artifact("a").manifest.digest;
+    let held = digest.to_string();
+    let registry = Hostile::start(move |seen, _| {
+        Some(match (seen.target(), seen.authorization()) {
+            ("/v2/", None) => say(401, &[("WWW-Authenticate", "Basic realm=\"r\"".to_owned())]),
+            ("/v2/", Some(_)) => say(200, &[]),
+            (_, Some(BASIC)) => say(200, &[("Docker-Content-Digest", held.clone())]),
+            _ => say(404, &[]),
+        })
+    })
+    .await;
+    assert_eq!(asked(&registry).await, Ok(Some(digest.clone())));
+    let (transport, auth) = plain_http(&registry, TokenScope::Delete);
+    let found = RegistryDeleter::new(transport, auth)
+        .digest_of(&reference(registry.address).tag)
+        .await;
+    assert_eq!(found, Ok(Some(digest.clone())));
+    let (transport, mut auth) = plain_http(&registry, TokenScope::Pull);
+    auth.credential = None;
+    let found = RegistryReader::new(transport, auth)
+        .find(PushStep::Verify, digest.as_str())
+        .await;
+    assert_eq!(found, Ok(None), "no credential is asked for where there is none");
 }
 
 /// Some registries say to whom they do not know that there is nothing, and ask for a credential only at a write.
