@@ -3,10 +3,11 @@
 mod binding;
 mod component;
 mod hydrated_target;
-mod own_namespace;
+mod known_names;
 mod profile;
 mod reference;
 mod release;
+mod release_source;
 mod target;
 
 pub use binding::{
@@ -17,11 +18,12 @@ pub use hydrated_target::{
     HydratedProfile, HydratedRegistry, HydratedRelease, HydratedTarget, HydratedTargetSpec,
     HydratedTargetStatus, PruneFailure, PruneProgress,
 };
-pub use own_namespace::OmitsOwnNamespace;
+pub use known_names::OmitsKnownNames;
 pub use profile::{MatchedTarget, Profile, ProfileSpec, ProfileStatus};
 pub use reference::{NamespacedName, ObjectName};
 pub use release::{ComponentVersionReference, PipelineStatus, Release, ReleaseSpec, ReleaseStatus};
+pub use release_source::{ReleaseSource, ReleaseSourceKind};
 pub use target::{
-    LeavingRelease, ReleaseSource, ReleaseSourceKind, RenderRegistryKind, RenderRegistryReference, Target,
-    TargetRelease, TargetSpec, TargetStatus,
+    LeavingRelease, RenderRegistryKind, RenderRegistryReference, Target, TargetRelease, TargetSpec,
+    TargetStatus,
 };

@@ -36,6 +36,8 @@ const KIND: &str = r"^[A-Z][A-Za-z0-9]*$";
 const URL: &str = r"^https?://[^/@#\s]+(/[^@#\s]*)?$";
 /// Value of a label; may be empty.
 const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+/// What puts a Release on a Target: a kind, a namespace or none, and a name.
+const RELEASE_SOURCE: &str = r"^(ReleaseBinding|Profile)(/[a-z0-9]([-a-z0-9]*[a-z0-9])?)?/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// Digest of a manifest.
 const DIGEST: &str = r"^sha256:[0-9a-f]{64}$";
 /// An HMAC-SHA256.
@@ -49,6 +51,8 @@ const CONDITION_REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 const NAME_MAX: u32 = 253;
 /// Longest DNS label.
 const LABEL_MAX: u32 = 63;
+/// Longest source of a Release: the longer kind, a namespace and a name, with slashes.
+const RELEASE_SOURCE_MAX: u32 = 14 + 1 + LABEL_MAX + 1 + NAME_MAX;
 
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident = $pattern:ident, $max:expr;)+) => {
@@ -104,8 +108,12 @@ texts! {
     word = WORD, NAME_MAX;
     /// Kind of an object.
     kind = KIND, LABEL_MAX;
+    /// Version of a chart that the hub made; a person who writes one gets a message from [`chart_version`].
+    made_version = CHART_VERSION, 128;
     /// URL of a pushed chart.
     chart_url = WORD, 1024;
+    /// What puts a Release on a Target.
+    release_source = RELEASE_SOURCE, RELEASE_SOURCE_MAX;
     /// Digest of a pushed manifest.
     digest = DIGEST, 71;
     /// What the hub proves with that it wrote something.

@@ -107,6 +107,7 @@ pub const EXEMPT: &[(&str, &[&str])] = &[
         "api/oci.rs MAX_HOST_LABEL",
         "api/schema.rs NAME_MAX",
         "api/schema.rs LABEL_MAX",
+        "api/schema.rs RELEASE_SOURCE_MAX",
         "api/termination.rs PERMANENT_FAILURE",
         "remote/kubeconfig/endpoint.rs HTTPS_PORT",
         "plan/remote/health/version.rs OLDEST::major",

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 use kube::api::Api;
-use renderhub::api::pipeline::{Profile, ReleaseSourceKind, Target};
+use renderhub::api::pipeline::{Profile, Target};
 use renderhub_harness::wait_for;
 use serde_json::json;
 
@@ -34,13 +34,12 @@ async fn targets_with_one_release_in_common_share_its_chart() -> Result<()> {
         scene.complete_version(target, 1).await?;
         let ready = scene.ready(target).await?;
         let releases = ready.status.unwrap().releases;
-        let sources = releases.iter().map(|release| {
-            let source = &release.source;
-            (release.name.as_str(), source.kind, source.name.as_str())
-        });
-        let by = ReleaseSourceKind::Profile;
+        let sources = releases
+            .iter()
+            .map(|release| (release.unique_name.as_str(), String::from(release.source.clone())));
+        let expected = [("blog", "Profile/blogs"), ("shop", "Profile/shops")];
         assert!(
-            sources.eq([("blog", by, "blogs"), ("shop", by, "shops")]),
+            sources.eq(expected.map(|(name, source)| (name, source.to_owned()))),
             "{releases:?}"
         );
     }

@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace, rename};
+use super::known_names::{NamesRelease, OmitsKnownNames, Rename};
 use super::reference::NamespacedName;
-use super::target::{ReleaseSource, RenderRegistryKind, is_default};
+use super::release_source::ReleaseSource;
+use super::target::{RenderRegistryKind, is_default};
 use crate::api::schema;
 
 /// One version of a Target: the lock file of its cluster. The hub writes it, and nothing else may.
@@ -64,17 +65,23 @@ pub struct HydratedTargetSpec {
     pub rollback_to: Option<i64>,
 }
 
-impl OmitsOwnNamespace for HydratedTargetSpec {
+impl OmitsKnownNames for HydratedTargetSpec {
     fn rename_namespace(&mut self, from: &str, to: &str) {
-        let releases = self.releases.values_mut();
-        releases.for_each(|release| HydratedRelease::rename_in(release, from, to));
+        let namespace = Rename { from, to };
+        for (unique_name, release) in &mut self.releases {
+            HydratedRelease::rename_in(release, unique_name, namespace);
+        }
         for profile in &mut self.profiles {
-            rename(&mut profile.namespace, from, to);
+            namespace.apply(&mut profile.namespace);
         }
     }
 }
 
-impl NamesNamespaces for HydratedRelease {
+impl NamesRelease for HydratedRelease {
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+
     fn namespaces(&mut self) -> impl Iterator<Item = &mut String> {
         let bindings = self
             .registry_bindings
@@ -86,14 +93,14 @@ impl NamesNamespaces for HydratedRelease {
             .chain(bindings)
     }
 
-    fn names(&self, namespace: &str) -> bool {
+    fn names(&self, name: &str, namespace: &str) -> bool {
         let bindings = self.registry_bindings.iter().map(|binding| &binding.namespace);
         let own = [
             &self.namespace,
             &self.source.namespace,
             &self.component_version_ref.namespace,
         ];
-        own.into_iter().chain(bindings).any(|named| named == namespace)
+        self.name == name || own.into_iter().chain(bindings).any(|named| named == namespace)
     }
 }
 
@@ -126,10 +133,12 @@ pub struct HydratedRelease {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
-    /// Name of the Release.
+    /// Name of the Release, where it is another than its unique name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::object_name")]
     pub name: String,
-    /// What put it on the Target.
+    /// What put it on the Target: `KIND/NAME`, or `KIND/NAMESPACE/NAME` where the namespace is another than the Target's.
+    #[schemars(schema_with = "schema::release_source")]
     pub source: ReleaseSource,
     /// Its priority; without one it is 0.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -147,7 +156,7 @@ pub struct HydratedRelease {
     #[schemars(schema_with = "schema::reference")]
     pub repository: String,
     /// Version of its chart.
-    #[schemars(schema_with = "schema::chart_version")]
+    #[schemars(schema_with = "schema::made_version")]
     pub version: String,
     /// Whether its chart is pulled over plain HTTP; without a value it is not.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::own_namespace::{NamesNamespaces, OmitsOwnNamespace, rename};
+use super::known_names::{NamesRelease, OmitsKnownNames, Rename};
 use super::reference::NamespacedName;
+use super::release_source::ReleaseSource;
 use crate::api::schema;
 
 /// A cluster that gets releases: the hub renders a chart of all of them and pushes it, and Flux on that cluster installs it.
@@ -129,23 +130,30 @@ pub struct TargetStatus {
     pub seal: Option<String>,
 }
 
-impl OmitsOwnNamespace for TargetStatus {
+impl OmitsKnownNames for TargetStatus {
     fn rename_namespace(&mut self, from: &str, to: &str) {
-        let releases = self.releases.iter_mut();
-        releases.for_each(|release| TargetRelease::rename_in(release, from, to));
+        let namespace = Rename { from, to };
+        for release in &mut self.releases {
+            let unique_name = release.unique_name.clone();
+            TargetRelease::rename_in(release, &unique_name, namespace);
+        }
         for profile in self.leaving.iter_mut().filter_map(|one| one.profile.as_mut()) {
-            rename(&mut profile.namespace, from, to);
+            namespace.apply(&mut profile.namespace);
         }
     }
 }
 
-impl NamesNamespaces for TargetRelease {
+impl NamesRelease for TargetRelease {
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+
     fn namespaces(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.namespace, &mut self.source.namespace].into_iter()
     }
 
-    fn names(&self, namespace: &str) -> bool {
-        self.namespace == namespace || self.source.namespace == namespace
+    fn names(&self, name: &str, namespace: &str) -> bool {
+        self.name == name || self.namespace == namespace || self.source.namespace == namespace
     }
 }
 
@@ -164,41 +172,19 @@ pub struct TargetRelease {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
-    /// Name of the Release.
+    /// Name of the Release, where it is another than its unique name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::object_name")]
     pub name: String,
-    /// What put it on the Target.
+    /// What put it on the Target: `KIND/NAME`, or `KIND/NAMESPACE/NAME` where the namespace is another than the Target's.
+    #[schemars(schema_with = "schema::release_source")]
     pub source: ReleaseSource,
     /// Its priority; without one it is 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// Version of its chart.
-    #[schemars(schema_with = "schema::chart_version")]
+    #[schemars(schema_with = "schema::made_version")]
     pub version: String,
-}
-
-/// What put a Release on a Target.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ReleaseSource {
-    /// Namespace of the object, where it is another than the Target's.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "schema::namespace")]
-    pub namespace: String,
-    /// Name of the object.
-    #[schemars(schema_with = "schema::object_name")]
-    pub name: String,
-    /// Kind of the object.
-    pub kind: ReleaseSourceKind,
-}
-
-/// Kind of what puts a Release on a Target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
-pub enum ReleaseSourceKind {
-    /// For one Target.
-    ReleaseBinding,
-    /// For every Target with certain labels.
-    Profile,
 }
 
 /// A Release whose selector matches the Target no more, or the data of such a Profile whose Release stays.

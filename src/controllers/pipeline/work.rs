@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::api::RenderTask;
 use crate::api::conditions::{ConditionType, Reason, has_reason};
 use crate::api::labels::{PIPELINE_BOOTSTRAP, PIPELINE_RELEASE};
-use crate::api::pipeline::{
-    HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _, Target, TargetStatus,
-};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsKnownNames as _, Target, TargetStatus};
 use crate::kubernetes::apply::{CallError, NewObject, SeenTarget, TransportStage};
 use crate::plan::pipeline::decide::{
     CreateRefusal, FinalizerChange, FollowUp, NewTask, SeenObject, TargetDecision,

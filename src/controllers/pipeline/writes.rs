@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::api::RenderTask;
-use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _};
+use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsKnownNames as _};
 use crate::kubernetes::apply::{CallError, CreatedObject, HubClient, StatusWrite};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
 use crate::plan::pipeline::concerned::Concerned;

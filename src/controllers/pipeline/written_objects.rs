@@ -92,7 +92,7 @@ pub(super) mod tests {
     use super::*;
     use crate::api::conditions::{ConditionType, Reason, merge};
     use crate::api::pipeline::{
-        HydratedTarget, HydratedTargetSpec, OmitsOwnNamespace as _, Target, TargetStatus,
+        HydratedTarget, HydratedTargetSpec, OmitsKnownNames as _, Target, TargetStatus,
     };
     use crate::kubernetes::apply::CreatedObject;
     use crate::kubernetes::object::{LabelledObject, SlimObject};
@@ -141,7 +141,7 @@ pub(super) mod tests {
     /// A version that the hub made: its key, its spec, and what a worker says of it.
     pub(in crate::controllers::pipeline) fn version() -> (ObjectKey, Value, Written) {
         let release = json!({
-            "namespace": "team", "name": "shop", "source": {"kind": "Profile", "namespace": "team", "name": "all"},
+            "namespace": "team", "name": "shop", "source": "Profile/team/all",
             "componentVersionRef": {"namespace": "team", "name": "shop"}, "componentVersion": "1", "repository": "r", "version": "1",
         });
         let spec = json!({
@@ -351,11 +351,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_status_is_known_whole_though_it_leaves_out_namespaces() {
+    fn a_status_is_known_whole_though_it_leaves_out_what_is_known() {
         let mut store = store();
-        let release = json!({
-            "uniqueName": "shop", "name": "shop", "source": {"kind": "Profile", "name": "all"}, "version": "1",
-        });
+        let release = json!({"uniqueName": "shop", "source": "Profile/all", "version": "1"});
         let written: TargetStatus = serde_json::from_value(json!({"releases": [release]})).unwrap();
         let mut object = json!({
             "metadata": {"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": "1", "generation": 1},

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::api::RegistrySpec;
 use crate::api::pipeline::{
-    ComponentSpec, ComponentVersionSpec, HydratedTargetSpec, HydratedTargetStatus, OmitsOwnNamespace as _,
+    ComponentSpec, ComponentVersionSpec, HydratedTargetSpec, HydratedTargetStatus, OmitsKnownNames as _,
     PipelineStatus, ProfileSpec, ProfileStatus, RegistryBindingSpec, ReleaseBindingSpec, ReleaseSource,
     ReleaseSourceKind, ReleaseSpec, ReleaseStatus, RenderRegistryKind, TargetReference, TargetSpec,
     TargetStatus,

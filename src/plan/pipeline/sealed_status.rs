@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::api::names::{hex, unhex};
 use crate::api::pipeline::{
-    HydratedTargetStatus, OmitsOwnNamespace, PipelineStatus, ProfileStatus, ReleaseStatus, TargetStatus,
+    HydratedTargetStatus, OmitsKnownNames, PipelineStatus, ProfileStatus, ReleaseStatus, TargetStatus,
 };
 use crate::plan::task::status_seal::SealKey;
 
@@ -18,7 +18,7 @@ use super::content_hash::content_hash;
 const PURPOSE: &str = "renderhub.dev/pipeline-status";
 
 /// The status of a kind, which has a seal where decisions rest on it.
-pub trait SealedStatus: Serialize + Clone + Default + OmitsOwnNamespace {
+pub trait SealedStatus: Serialize + Clone + Default + OmitsKnownNames {
     /// Where the seal is; `None` for a status without one.
     fn seal(&mut self) -> Option<&mut Option<String>>;
 }
@@ -29,7 +29,7 @@ impl SealedStatus for TargetStatus {
     }
 }
 
-impl OmitsOwnNamespace for HydratedTargetStatus {}
+impl OmitsKnownNames for HydratedTargetStatus {}
 
 impl SealedStatus for HydratedTargetStatus {
     fn seal(&mut self) -> Option<&mut Option<String>> {
@@ -40,7 +40,7 @@ impl SealedStatus for HydratedTargetStatus {
 /// Statuses on which no decision rests.
 macro_rules! unsealed {
     ($($status:ty),+) => {
-        $(impl OmitsOwnNamespace for $status {}
+        $(impl OmitsKnownNames for $status {}
 
         impl SealedStatus for $status {
             fn seal(&mut self) -> Option<&mut Option<String>> {

@@ -104,7 +104,7 @@ fn of_bindings<'o>(
 ) -> Vec<BoundRelease<'o>> {
     let kind = ReleaseSourceKind::ReleaseBinding;
     let mut found = Vec::new();
-    for namespace in rules.reaching(&objects.grants, kind_name(kind), "Target", target.key) {
+    for namespace in rules.reaching(&objects.grants, kind.as_str(), "Target", target.key) {
         let bindings = &objects.release_bindings;
         for (key, binding) in bindings.naming_from(namespace, NamedKind::Target, target.key) {
             found.extend(binding.spec.as_ref().map(|spec| BoundRelease {
@@ -126,7 +126,7 @@ fn of_profiles<'o>(
     let kind = ReleaseSourceKind::Profile;
     let labels = &target.object.labels;
     let mut found = Vec::new();
-    for namespace in rules.reaching(&objects.grants, kind_name(kind), "Target", target.key) {
+    for namespace in rules.reaching(&objects.grants, kind.as_str(), "Target", target.key) {
         for (key, profile) in that_may_match(namespace, labels, objects) {
             let Some(spec) = &profile.spec else { continue };
             if matches(&spec.target_selector, labels) {
@@ -187,19 +187,7 @@ pub fn may_reach(
     objects: &PipelineObjects,
     rules: &ReferenceRules,
 ) -> bool {
-    rules.allow(
-        &objects.grants,
-        (kind_name(kind), &key.namespace),
-        "Target",
-        target,
-    )
-}
-
-const fn kind_name(kind: ReleaseSourceKind) -> &'static str {
-    match kind {
-        ReleaseSourceKind::ReleaseBinding => "ReleaseBinding",
-        ReleaseSourceKind::Profile => "Profile",
-    }
+    rules.allow(&objects.grants, (kind.as_str(), &key.namespace), "Target", target)
 }
 
 /// The source with this key.

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, ListParams};
 use kube::{Client, Resource};
 use renderhub::api::pipeline::{
-    ComponentVersion, HydratedTargetSpec, HydratedTargetStatus, OmitsOwnNamespace as _, PipelineStatus,
+    ComponentVersion, HydratedTargetSpec, HydratedTargetStatus, OmitsKnownNames as _, PipelineStatus,
     Profile, ProfileStatus, Release, ReleaseStatus, Target, TargetStatus,
 };
 use renderhub::kubernetes::object::LabelledObject;
