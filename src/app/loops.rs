@@ -46,7 +46,7 @@ const PULL_REPORTS: usize = 16;
 pub(super) struct DrainedTasks {
     /// The sender of Kubernetes events.
     pub events: JoinHandle<()>,
-    /// The controllers of tasks and of the pipeline, whose work under way is finished: none of its writes may meet a successor.
+    /// The controllers of tasks and of the pipeline, which finish what they write: none of it may meet a successor.
     pub controllers: JoinSet<()>,
 }
 

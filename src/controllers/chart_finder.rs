@@ -1,4 +1,4 @@
-//! Asks registries for charts of earlier versions of a Target: one request that only reads, with the credential and by the ways of the
+//! Asks registries for charts of earlier versions of a Target: by requests that only read, with the credential and by the ways of the
 //! one who deletes charts there.
 
 use std::time::Duration;

@@ -114,10 +114,24 @@ impl RegistryReader {
             return Ok(false);
         }
         let uri = self.auth.origin.at(BASE).map_err(|_| PushError::Protocol(step))?;
-        match self.send(RegistryRequest::new(step, Method::GET, uri)).await {
-            Err(PushError::Redirect(_)) => Ok(false),
-            answer => answer.map(|_| self.is_authorized()),
+        let call = RegistryRequest::new(step, Method::GET, uri);
+        let answer = self.transport.send(&call).await?;
+        match answer.status {
+            StatusCode::UNAUTHORIZED => self.answer(&answer.headers).await.map(|()| true),
+            // It did not say whether it wants a credential, so what it hides is not known.
+            status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+                Err(unexpected(step, status))
+            }
+            _ => Ok(false),
         }
+    }
+
+    /// Answers a challenge, for all calls that follow.
+    async fn answer(&mut self, challenge: &HeaderMap) -> Result<(), PushError> {
+        let authorization = self.auth.answer(&self.transport, challenge).await;
+        self.has_sent_credential |= self.auth.credential.is_some() && is_answered(&authorization);
+        self.authorization = Some(authorization?);
+        Ok(())
     }
 
     /// Whether calls carry an authorization.
@@ -155,9 +169,7 @@ impl RegistryReader {
                 StatusCode::UNAUTHORIZED if challenged => return Err(self.denied(PushError::Unauthorized)),
                 StatusCode::UNAUTHORIZED => {
                     challenged = true;
-                    let authorization = self.auth.answer(&self.transport, &answer.headers).await;
-                    self.has_sent_credential |= self.auth.credential.is_some() && is_answered(&authorization);
-                    self.authorization = Some(authorization?);
+                    self.answer(&answer.headers).await?;
                 }
                 _ => return Ok(answer),
             }

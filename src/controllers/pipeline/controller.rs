@@ -109,6 +109,7 @@ impl PipelineController {
             client: hub_client,
             seal_key: Arc::clone(&key),
             events: pruning.events.clone(),
+            stopping: CancellationToken::new(),
         };
         Self {
             writer,
@@ -165,6 +166,7 @@ impl PipelineController {
                 events = watch_all(&client, &self.settings.rules, &self.metrics).1;
             }
         }
+        self.writer.stopping.cancel();
         while self.workers.join_next().await.is_some() {}
         // What they were at is done again by the next hub.
         self.prunes.workers.shutdown().await;
@@ -388,7 +390,7 @@ impl PipelineController {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
@@ -409,7 +411,7 @@ mod tests {
     use crate::plan::task::status_seal::KEY_BYTES;
 
     /// A controller without an API server, whose watches have listed.
-    fn controller() -> PipelineController {
+    pub(in crate::controllers::pipeline) fn controller() -> PipelineController {
         let client = client_to_nowhere();
         let (pruner, metrics) = prune::tests::pruner(write_fence::tests::open());
         let hub_client = pruner.0.hub_client.clone();

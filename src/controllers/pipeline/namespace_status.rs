@@ -2,6 +2,7 @@
 //! Target is gone.
 
 use std::collections::BTreeSet;
+use std::slice::from_ref;
 
 use crate::kubernetes::apply::CallError;
 use crate::plan::pipeline::concerned::StatusObject;
@@ -81,14 +82,21 @@ impl NamespaceWork {
     }
 
     async fn write(self, writer: &PipelineWriter) -> Result<(), CallError> {
-        for write in self.statuses {
+        // The next instance waits for the Lease, and finds by itself what is left.
+        let goes_on = || !writer.stopping.is_cancelled();
+        for write in self.statuses.into_iter().take_while(|_| goes_on()) {
             write(writer).await?;
         }
-        writer.delete_tasks(&self.old_tasks).await?;
-        for record in &self.records {
+        for task in self.old_tasks.iter().take_while(|_| goes_on()) {
+            writer.delete_tasks(from_ref(task)).await?;
+        }
+        for record in self.records.iter().take_while(|_| goes_on()) {
             writer.write_version_status(record).await?;
         }
-        writer.delete_versions(&self.old_versions).await
+        for version in self.old_versions.iter().take_while(|_| goes_on()) {
+            writer.delete_versions(from_ref(version)).await?;
+        }
+        Ok(())
     }
 }
 
@@ -140,6 +148,7 @@ pub(super) fn unneeded<'n>(
 mod tests {
     use super::*;
     use crate::api::TaskOwner;
+    use crate::controllers::pipeline::controller::tests::controller;
     use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState, TaskChart};
 
     fn task(name: &str, owner: &str, deleting: bool) -> (ObjectKey, PipelineTask) {
@@ -161,6 +170,37 @@ mod tests {
 
     fn named(names: &[&str]) -> NeededTasks {
         NeededTasks::Named(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[tokio::test]
+    async fn a_hub_that_stops_begins_no_further_write_for_a_namespace() {
+        let writer = controller().writer;
+        let left = || vec![(ObjectKey::new("team", "left"), "uid".to_owned())];
+        let works = || {
+            let tasks = NamespaceWork {
+                old_tasks: left(),
+                ..NamespaceWork::default()
+            };
+            let versions = NamespaceWork {
+                old_versions: left(),
+                ..NamespaceWork::default()
+            };
+            let statuses = NamespaceWork {
+                statuses: vec![Box::new(|_| Box::pin(async { Err(CallError::Conflict) }))],
+                ..NamespaceWork::default()
+            };
+            [tasks, versions, statuses]
+        };
+        for work in works() {
+            assert!(
+                work.run(writer.clone()).await.result.is_err(),
+                "there is no API server"
+            );
+        }
+        writer.stopping.cancel();
+        for work in works() {
+            work.run(writer.clone()).await.result.unwrap();
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::RenderTask;
 use crate::api::pipeline::{HydratedTarget, HydratedTargetSpec, OmitsKnownNames as _};
@@ -77,6 +78,8 @@ pub(super) struct PipelineWriter {
     /// Takes what is written as soon as it is. Each needs an answer of the API server, so no more waits there than workers write while
     /// the loop decides.
     pub written: mpsc::UnboundedSender<Written>,
+    /// Cancelled once the hub stops: writes that the next instance may make as well are not begun then.
+    pub stopping: CancellationToken,
 }
 
 impl PipelineWriter {

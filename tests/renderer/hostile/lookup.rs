@@ -97,6 +97,29 @@ async fn a_chart_that_a_registry_hides_from_strangers_is_found_with_the_credenti
     assert_eq!(found, Ok(None), "no credential is asked for where there is none");
 }
 
+/// Holds: C4.
+#[tokio::test]
+async fn a_registry_that_does_not_say_whether_it_wants_the_credential_has_not_said_that_there_is_nothing() {
+    let status = |status| {
+        Err(PushError::Status {
+            step: PushStep::Lookup,
+            status,
+        })
+    };
+    for (code, expected) in [
+        (503, status(503)),
+        (429, status(429)),
+        (403, Ok(None)),
+        (307, Ok(None)),
+        (200, Ok(None)),
+    ] {
+        let registry =
+            Hostile::start(move |seen, _| Some(say(if seen.target() == "/v2/" { code } else { 404 }, &[])))
+                .await;
+        assert_eq!(asked(&registry).await, expected, "{code}");
+    }
+}
+
 /// Some registries say to whom they do not know that there is nothing, and ask for a credential only at a write.
 ///
 /// Holds: C4.
