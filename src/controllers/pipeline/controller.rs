@@ -433,6 +433,24 @@ pub(super) mod tests {
         ObjectKey::new("team", "edge")
     }
 
+    #[tokio::test]
+    async fn a_controller_that_stops_lets_its_workers_begin_nothing_and_ends_with_the_last_of_them() {
+        let mut controller = controller();
+        let (writer, stop) = (controller.writer.clone(), CancellationToken::new());
+        stop.cancel();
+        let (sender, is_last) = watch::channel(false);
+        controller.workers.spawn(PipelineKey::Target(key()), async move {
+            writer.stopping.cancelled().await;
+            sender.send_replace(true);
+            WorkOutcome::panicked()
+        });
+        let running = controller.run(client_to_nowhere(), stop);
+        tokio::time::timeout(Duration::from_secs(30), running)
+            .await
+            .unwrap();
+        assert!(*is_last.borrow());
+    }
+
     /// The event of a Target at this version, with this status.
     fn shown(name: &str, version: u64, status: &Value) -> PipelineWatchEvent {
         let kind = KINDS.iter().find(|kind| kind.plural == "targets").unwrap();
