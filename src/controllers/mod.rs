@@ -8,6 +8,7 @@ pub mod pipeline;
 pub mod platform;
 pub mod prune;
 pub mod pull_copies;
+mod stopping;
 mod sweep;
 pub mod tasks;
 pub mod verify;

@@ -3,7 +3,6 @@
 
 pub mod adoption;
 pub mod paged_sweep;
-mod stopping;
 pub mod unused_copies;
 
 use std::sync::Arc;
@@ -14,11 +13,10 @@ use kube::api::ObjectMeta;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use stopping::unless_stopped;
-
 use crate::api::labels::{TASK_KIND, TASK_NAME, TASK_NAMESPACE};
 use crate::api::names::{HubId, TaskUid};
 use crate::base::metrics::Metrics;
+use crate::controllers::stopping::unless_stopped;
 use crate::kubernetes::apply::{CallError, HubClient, ListKind, ListedObject, TaskObjectClient};
 use crate::kubernetes::watch::{JobMetadata, TaskWatchScope, task_of};
 use crate::plan::remote::ledger::OrphanRecord;

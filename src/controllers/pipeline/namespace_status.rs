@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::slice::from_ref;
 
+use crate::controllers::stopping::unless_stopped;
 use crate::kubernetes::apply::CallError;
 use crate::plan::pipeline::concerned::StatusObject;
 use crate::plan::pipeline::decide::{FollowUp, NeededTasks, SeenObject, VersionRecord};
@@ -82,18 +83,17 @@ impl NamespaceWork {
     }
 
     async fn write(self, writer: &PipelineWriter) -> Result<(), CallError> {
-        // The next instance waits for the Lease, and finds by itself what is left.
-        let goes_on = || !writer.stopping.is_cancelled();
-        for write in self.statuses.into_iter().take_while(|_| goes_on()) {
+        let stop = &writer.stopping;
+        for write in unless_stopped(self.statuses, stop) {
             write(writer).await?;
         }
-        for task in self.old_tasks.iter().take_while(|_| goes_on()) {
+        for task in unless_stopped(&self.old_tasks, stop) {
             writer.delete_tasks(from_ref(task)).await?;
         }
-        for record in self.records.iter().take_while(|_| goes_on()) {
+        for record in unless_stopped(&self.records, stop) {
             writer.write_version_status(record).await?;
         }
-        for version in self.old_versions.iter().take_while(|_| goes_on()) {
+        for version in unless_stopped(&self.old_versions, stop) {
             writer.delete_versions(from_ref(version)).await?;
         }
         Ok(())

@@ -5,9 +5,9 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::stopping::unless_stopped;
 use crate::api::names::TaskUid;
 use crate::base::metrics::Metrics;
+use crate::controllers::stopping::unless_stopped;
 use crate::kubernetes::apply::{CallError, TaskObjectClient};
 use crate::plan::task::adoption::{ObjectCreator, maker};
 

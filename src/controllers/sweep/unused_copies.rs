@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::pull_copies::{Place, PullCopies};
+use crate::controllers::stopping::unless_stopped;
 use crate::controllers::sweep::marked;
-use crate::controllers::sweep::stopping::unless_stopped;
 use crate::kubernetes::apply::{CallError, ListedObject, TaskObjectClient};
 use crate::plan::pull_secrets::copy::PullCopyId;
 use crate::plan::task::orphans::is_orphan;
