@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::ObjectMeta;
 
 use super::definitions::custom_resource_definitions;
-use super::labels::{FINALIZER, GROUP, TARGET_FINALIZER};
+use super::labels::{FINALIZER, GROUP, PIPELINE, TARGET_FINALIZER};
 
 /// Name of the policy that keeps a task's spec as it was made, and of its binding.
 pub const IMMUTABLE_SPEC: &str = "renderhub-immutable-spec";
@@ -28,6 +28,8 @@ pub const DISCOVERY_FIELDS: &str = "renderhub-discovery-fields";
 pub const SET_FINALIZER: &str = "renderhub-finalizer";
 /// Name of the policy that gives a Target its finalizer; each release with the pipeline binds it to the namespaces that its hub serves.
 pub const SET_TARGET_FINALIZER: &str = "renderhub-target-finalizer";
+/// Name of the policy that keeps no managed fields of versions of a Target; each release with the pipeline binds it in the same way.
+pub const UNMANAGED_VERSIONS: &str = "renderhub-unmanaged-versions";
 /// Name of the policy that warns of a task without the finalizer, which no hub serves, and of its binding.
 pub const WARN_WITHOUT_FINALIZER: &str = "renderhub-unserved";
 
@@ -168,41 +170,81 @@ fn validating(name: &str, requests: MatchResources, rule: Validation) -> Validat
     (policy, binding)
 }
 
-/// Add the finalizer to a task, and to a Target, that is made without it, and leave what others put there.
+/// Drops the managed fields of an object as it is made: the API server tracks none of it from then on, which is much of the cost of
+/// its writes. Only for what hubs alone write, because server-side apply rests on them.
+const WITHOUT_MANAGED_FIELDS: &str = "[JSONPatch{op: 'remove', path: '/metadata/managedFields'}]";
+
+/// What the API server changes of objects as they are made: it adds the finalizer to a task, and to a Target, that is made without it,
+/// and leaves what others put there; and it keeps no managed fields of the pipeline's tasks and of versions.
 ///
 /// They fail open: an object without the finalizer gets it from the hub, one that cannot be made helps no tenant. Where they are bound
 /// is for each release to say: a finalizer that no hub takes off would keep an object, and its namespace, for ever.
 #[must_use]
-pub fn set_finalizers() -> [MutatingAdmissionPolicy; 2] {
+pub fn mutating_policies() -> [MutatingAdmissionPolicy; 3] {
+    let of_tasks = format!(
+        "({})\n\
+         + (has(object.metadata.labels) && '{PIPELINE}' in object.metadata.labels && {HAS_MANAGED_FIELDS}\n\
+         ? {WITHOUT_MANAGED_FIELDS}\n\
+         : [])",
+        with_finalizer(FINALIZER)
+    );
+    let has_managed_fields = ("has-managed-fields", HAS_MANAGED_FIELDS.to_owned());
     [
-        set_finalizer(SET_FINALIZER, FINALIZER, &TASKS),
-        set_finalizer(SET_TARGET_FINALIZER, TARGET_FINALIZER, &["targets"]),
+        mutating(SET_FINALIZER, &TASKS, has_no_finalizer(FINALIZER), of_tasks),
+        mutating(
+            SET_TARGET_FINALIZER,
+            &["targets"],
+            has_no_finalizer(TARGET_FINALIZER),
+            with_finalizer(TARGET_FINALIZER),
+        ),
+        mutating(
+            UNMANAGED_VERSIONS,
+            &["hydratedtargets"],
+            has_managed_fields,
+            WITHOUT_MANAGED_FIELDS.to_owned(),
+        ),
     ]
 }
 
-/// Adds this finalizer to each of these resources.
-fn set_finalizer(policy: &str, finalizer: &str, resources: &[&str]) -> MutatingAdmissionPolicy {
+const HAS_MANAGED_FIELDS: &str = "has(object.metadata.managedFields)";
+
+/// The condition that keeps a policy, asked again after other mutations, from adding a finalizer twice.
+fn has_no_finalizer(finalizer: &str) -> (&'static str, String) {
+    let expression =
+        format!("!has(object.metadata.finalizers) || !('{finalizer}' in object.metadata.finalizers)");
+    ("has-no-finalizer", expression)
+}
+
+/// The patches that add a finalizer.
+fn with_finalizer(finalizer: &str) -> String {
+    format!(
+        "has(object.metadata.finalizers)\n\
+         ? [JSONPatch{{op: 'add', path: '/metadata/finalizers/-', value: '{finalizer}'}}]\n\
+         : [JSONPatch{{op: 'add', path: '/metadata/finalizers', value: ['{finalizer}']}}]"
+    )
+}
+
+/// A policy that patches these resources as they are made, where the condition holds.
+fn mutating(
+    policy: &str,
+    resources: &[&str],
+    (condition, holds): (&str, String),
+    patches: String,
+) -> MutatingAdmissionPolicy {
     MutatingAdmissionPolicy {
         metadata: metadata(policy),
         spec: Some(MutatingAdmissionPolicySpec {
             failure_policy: Some("Ignore".to_owned()),
-            // Asked again after other mutations, the condition below is what keeps it from adding a second one.
             reinvocation_policy: Some("IfNeeded".to_owned()),
             match_constraints: Some(requests(&["CREATE"], resources)),
             match_conditions: Some(vec![MatchCondition {
-                name: "has-no-finalizer".to_owned(),
-                expression: format!(
-                    "!has(object.metadata.finalizers) || !('{finalizer}' in object.metadata.finalizers)"
-                ),
+                name: condition.to_owned(),
+                expression: holds,
             }]),
             mutations: Some(vec![Mutation {
                 patch_type: "JSONPatch".to_owned(),
                 json_patch: Some(JSONPatch {
-                    expression: Some(format!(
-                        "has(object.metadata.finalizers)\n\
-                         ? [JSONPatch{{op: 'add', path: '/metadata/finalizers/-', value: '{finalizer}'}}]\n\
-                         : [JSONPatch{{op: 'add', path: '/metadata/finalizers', value: ['{finalizer}']}}]"
-                    )),
+                    expression: Some(patches),
                 }),
                 ..Mutation::default()
             }]),

@@ -48,14 +48,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     write_yaml(&policies.join("validating.yaml"), &validating.join("---\n"))?;
     let (warning, binding) = policy::warn_without_finalizer();
-    let [of_tasks, of_targets] = policy::set_finalizers();
-    let finalizer = [
-        yaml(&of_tasks)?,
-        yaml(&of_targets)?,
-        yaml(&warning)?,
-        yaml(&binding)?,
-    ];
-    write_yaml(&policies.join("finalizer.yaml"), &finalizer.join("---\n"))?;
+    let mut mutating = Vec::new();
+    for policy in policy::mutating_policies() {
+        mutating.push(yaml(&policy)?);
+    }
+    mutating.extend([yaml(&warning)?, yaml(&binding)?]);
+    write_yaml(&policies.join("mutating.yaml"), &mutating.join("---\n"))?;
     if let Some(docs) = args.docs {
         write(
             &docs,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use renderhub_harness::helm::{Helm, documents, renderhub_chart};
 use renderhub_harness::{ControlPlane, apply, commands, process, rundir, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const FINALIZER: &str = "renderhub.dev/cleanup";
@@ -60,8 +60,7 @@ impl Served {
             }
         }
         for namespace in ["team-a", "team-b", "team-c"] {
-            let made =
-                serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             apply::object(&admin, made).await?;
         }
         Ok(Self { plane })
@@ -78,8 +77,8 @@ impl Served {
 
     /// Makes a Target as a user would.
     fn make_target(&self, namespace: &str, name: &str) -> Result<()> {
-        let registry = serde_json::json!({"kind": "ClusterRegistry", "name": "registry"});
-        let target = serde_json::json!({
+        let registry = json!({"kind": "ClusterRegistry", "name": "registry"});
+        let target = json!({
             "apiVersion": "renderhub.dev/v1alpha1", "kind": "Target",
             "metadata": {"name": name, "namespace": namespace, "finalizers": ["example.com/hold"]},
             "spec": {"renderRegistryRef": registry},
@@ -99,11 +98,53 @@ impl Served {
         Ok(said)
     }
 
+    /// Makes a version of a Target, as a hub would.
+    fn make_version(&self, namespace: &str, name: &str) -> Result<()> {
+        let registry = json!({
+            "kind": "ClusterRegistry", "name": "registry", "hostname": "registry.test", "repository": "edge",
+        });
+        let version = json!({
+            "apiVersion": "renderhub.dev/v1alpha1", "kind": "HydratedTarget",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "targetName": "edge", "targetUid": "uid", "version": 1, "releases": {}, "changes": "first version",
+                "registry": registry,
+            },
+        });
+        self.create(&version, &format!("version-{namespace}-{name}.json"))?;
+        Ok(())
+    }
+
+    /// Makes a task with the label of those that a hub makes for Targets.
+    fn make_pipeline_task(&self, namespace: &str, name: &str) -> Result<()> {
+        let mut task = support::api::release("RenderTask", name);
+        task["metadata"]["namespace"] = namespace.into();
+        task["metadata"]["labels"] = json!({"renderhub.dev/pipeline": "release"});
+        self.create(&task, &format!("labelled-{namespace}-{name}.json"))?;
+        Ok(())
+    }
+
     fn finalizers(&self, resource: &str, namespace: &str, name: &str) -> Result<String> {
+        self.metadata("finalizers", resource, namespace, name)
+    }
+
+    /// A field of the metadata of an object; empty where it has none.
+    fn metadata(&self, field: &str, resource: &str, namespace: &str, name: &str) -> Result<String> {
         let mut kubectl = commands::kubectl(self.plane.admin())?;
         kubectl.args(["get", resource, name, "--namespace", namespace]);
-        kubectl.arg("--output=jsonpath={.metadata.finalizers}");
+        kubectl.args([
+            "--show-managed-fields",
+            &format!("--output=jsonpath={{.metadata.{field}}}"),
+        ]);
         process::run(&mut kubectl)
+    }
+
+    /// Changes an object's metadata.
+    fn label(&self, resource: &str, namespace: &str, name: &str) -> Result<()> {
+        let mut kubectl = commands::kubectl(self.plane.admin())?;
+        kubectl.args(["label", resource, name, "--namespace", namespace, "seen=yes"]);
+        process::run(&mut kubectl)?;
+        Ok(())
     }
 
     fn delete(&self, resource: &str, namespace: &str, name: &str) -> Result<()> {
@@ -178,6 +219,47 @@ async fn a_target_is_made_with_the_finalizer_only_where_a_hub_with_the_pipeline_
         let finalizers = served.finalizers("targets", namespace, "edge")?;
         ensure!(finalizers == expected, "{namespace}: {finalizers}");
     }
+    Ok(())
+}
+
+/// Managed fields cost as much at each write as all else of such an object; a tenant's server-side apply rests on those of its own.
+#[tokio::test]
+async fn of_what_only_hubs_write_the_api_server_keeps_no_managed_fields() -> Result<()> {
+    let served = Served::start(TWO).await?;
+    let managers = |resource: &str, namespace: &str, name: &str| {
+        served.metadata("managedFields", resource, namespace, name)
+    };
+    wait_for("the policies to be in force", LIMIT, async || {
+        let probe = format!("probe-{}", rundir::random_hex(4)?);
+        served.make_version("team-a", &probe)?;
+        served.make_pipeline_task("team-a", &probe)?;
+        let of_version = managers("hydratedtargets", "team-a", &probe)?;
+        let of_task = managers("rendertasks", "team-a", &probe)?;
+        Ok((of_version.is_empty() && of_task.is_empty()).then_some(()))
+    })
+    .await?;
+    for namespace in ["team-a", "team-b", "team-c"] {
+        let is_kept = namespace != "team-a";
+        served.make_version(namespace, "edge")?;
+        served.make_target(namespace, "edge")?;
+        served.make("RenderTask", namespace, "plain")?;
+        // Nothing brings them back, whatever is written.
+        for (resource, name, is_kept) in [
+            ("hydratedtargets", "edge", is_kept),
+            ("targets", "edge", true),
+            ("rendertasks", "plain", true),
+        ] {
+            served.label(resource, namespace, name)?;
+            let kept = managers(resource, namespace, name)?;
+            ensure!(kept.is_empty() != is_kept, "{namespace} {resource}: {kept}");
+        }
+    }
+    served.make_pipeline_task("team-a", "labelled")?;
+    served.label("rendertasks", "team-a", "labelled")?;
+    let kept = managers("rendertasks", "team-a", "labelled")?;
+    ensure!(kept.is_empty(), "{kept}");
+    let finalizers = served.finalizers("rendertasks", "team-a", "labelled")?;
+    ensure!(finalizers.contains(FINALIZER), "{finalizers}");
     Ok(())
 }
 

@@ -409,8 +409,8 @@ impl World {
     }
 }
 
-/// The bindings of the policies that set finalizers, as of a release that serves all namespaces.
-const FINALIZER_EVERYWHERE: &str = "\
+/// The bindings of the mutating policies, as of a release that serves all namespaces.
+const MUTATING_EVERYWHERE: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-finalizer}
@@ -420,6 +420,11 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-target-finalizer}
 spec: {policyName: renderhub-target-finalizer}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: renderhub-unmanaged-versions}
+spec: {policyName: renderhub-unmanaged-versions}
 ";
 
 async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {
@@ -432,8 +437,8 @@ async fn apply_chart(plane: &ControlPlane, with_policy: bool) -> Result<()> {
     }
     plane.apply_file(&files.join("policies/validating.yaml")).await?;
     if with_policy {
-        plane.apply_file(&files.join("policies/finalizer.yaml")).await?;
-        plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
+        plane.apply_file(&files.join("policies/mutating.yaml")).await?;
+        plane.apply_yaml(MUTATING_EVERYWHERE).await?;
     }
     Ok(())
 }

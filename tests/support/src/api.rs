@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use renderhub_harness::{ControlPlane, wait_for};
 use serde_json::{Value, json};
 
-use super::plane::{FINALIZER_EVERYWHERE, crds, files};
+use super::plane::{MUTATING_EVERYWHERE, crds, files};
 
 /// The kinds of tasks.
 pub const KINDS: [&str; 2] = ["RenderTask", "ClusterRenderTask"];
@@ -59,7 +59,7 @@ pub async fn install_policies(plane: &ControlPlane) -> Result<()> {
     for file in files("policies")? {
         plane.apply_file(&file).await?;
     }
-    plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
+    plane.apply_yaml(MUTATING_EVERYWHERE).await?;
     let tasks = api(&plane.admin().client().await?, "ClusterRenderTask");
     let made = json!({ "x-probe": { "a": 1 } });
     let mut probe = release("ClusterRenderTask", "policy-probe");

@@ -12,8 +12,8 @@ use crate::programs::ROOT;
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
-/// Where the policies that set finalizers hold, as a release binds them that serves all namespaces.
-pub(crate) const FINALIZER_EVERYWHERE: &str = "\
+/// Where the mutating policies hold, as a release binds them that serves all namespaces.
+pub(crate) const MUTATING_EVERYWHERE: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-finalizer}
@@ -23,6 +23,11 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: renderhub-target-finalizer}
 spec: {policyName: renderhub-target-finalizer}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: renderhub-unmanaged-versions}
+spec: {policyName: renderhub-unmanaged-versions}
 ";
 
 /// The control plane of this test binary, with renderhub's CRDs.
@@ -88,7 +93,7 @@ pub async fn own_plane(kinds: &[&str]) -> Result<&'static ControlPlane> {
             plane.apply_file(&file).await?;
         }
         if *kind == "policies" {
-            plane.apply_yaml(FINALIZER_EVERYWHERE).await?;
+            plane.apply_yaml(MUTATING_EVERYWHERE).await?;
         }
     }
     // It ends with the process.
