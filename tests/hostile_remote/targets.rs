@@ -172,7 +172,7 @@ fn judged(mut task: Task, came: usize) {
     let _ = (task.phase(), task.has_finalizer());
     let _ = (task.failure_cleanup_due(KEPT_AT_MOST), task.removal_due());
     let key = SealKey::new([7; KEY_BYTES], task.created);
-    let sealed = key.sealed(&task.id.uid, task.status.clone());
+    let (sealed, _) = key.sealed(&task.id.uid, task.status.clone());
     task.set_status(sealed);
     assert!(key.is_genuine(&task, None));
     task.id.uid = TaskUid::new("another");

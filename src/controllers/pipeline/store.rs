@@ -234,7 +234,13 @@ impl PipelineStore {
                     return PipelineChange::Nothing;
                 }
                 let is_pushed = known.is_some_and(|known| seen.is_pushed_since(known));
-                let mut found = self.searched_task(&place);
+                // Of the same owner it concerns whom it concerned.
+                let had_another = known.is_some_and(|known| known.owner != seen.owner);
+                let mut found = if had_another {
+                    self.searched_task(&place)
+                } else {
+                    Concerned::default()
+                };
                 found.pushed = is_pushed.then(|| place.clone());
                 self.objects.tasks.insert(place.clone(), seen);
                 self.search_task(&place, &mut found);

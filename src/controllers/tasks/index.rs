@@ -23,7 +23,7 @@ use crate::plan::task::status_seal::LastStatusDigest;
 use crate::plan::task::{CreateBlocked, JobState};
 
 use super::interned::Interned;
-use super::last_status::StatusCompressor;
+use super::last_status::{LastStatus, StatusCompressor};
 use super::task_record::{
     JobLocation, KnownJob, ReadJob, ReconcileSize, RemotePlacement, StartBlocker, TaskRecord, retry,
 };
@@ -182,8 +182,9 @@ impl TaskIndex {
         let old = self.forget_whole(&uid);
         let mut known = old.as_ref().map(|r| r.remote.clone()).unwrap_or_default();
         let (target, job_namespace) = (known.target.take(), known.job_namespace.take());
-        let mut record = TaskRecord {
-            last_status: self.last_status_of(old.as_ref(), &task),
+        let is_whole = self.keep_whole(&task);
+        let record = TaskRecord {
+            last_status: self.last_status_of(old.as_ref(), &task, is_whole),
             is_forged: old.as_ref().is_some_and(|r| r.is_forged),
             size: ReconcileSize::of(&task),
             restored: old.as_ref().and_then(|r| r.restored),
@@ -210,9 +211,8 @@ impl TaskIndex {
                 job_namespace: self.job_namespace(&task),
                 ..known
             },
-            whole: None,
+            whole: is_whole.then_some(task),
         };
-        record.whole = self.keep_whole(&task).then_some(task);
         self.phases[slot(phase)] += 1;
         self.tasks.insert(uid.clone(), record);
         self.give_back(target, job_namespace);
@@ -238,8 +238,15 @@ impl TaskIndex {
 
     /// Forgets what a task looks like, so that the next reconcile reads it.
     pub fn forget_spec(&mut self, uid: &TaskUid) {
-        if let Some(task) = self.tasks.get_mut(uid).and_then(|r| r.whole.take()) {
+        let Some(record) = self.tasks.get_mut(uid) else {
+            return;
+        };
+        if let Some(task) = record.whole.take() {
             self.kept_bytes -= task.kept_bytes();
+            record.last_status = LastStatus {
+                last: record.last_status.last,
+                ..self.status_compressor.last_status(&task)
+            };
         }
     }
 

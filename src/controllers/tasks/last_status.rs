@@ -35,7 +35,21 @@ const SAMPLE: &str = concat!(
 #[derive(Clone, Debug, Default)]
 pub struct LastStatus {
     pub(super) last: LastStatusDigest,
-    packed: Box<[u8]>,
+    /// Empty beside a whole task, which has the status.
+    pub(super) packed: Box<[u8]>,
+}
+
+impl LastStatus {
+    /// The genuine status of a task that is kept whole.
+    pub fn of_whole(task: &Task) -> Self {
+        Self {
+            last: LastStatusDigest {
+                digest: task.status_digest,
+                in_doubt: false,
+            },
+            packed: Box::default(),
+        }
+    }
 }
 
 /// Compresses and decompresses statuses.
@@ -65,14 +79,10 @@ impl Default for StatusCompressor {
 impl StatusCompressor {
     /// The genuine status that the task carries.
     pub fn last_status(&mut self, task: &Task) -> LastStatus {
-        let last = LastStatusDigest {
-            digest: task.status_digest,
-            in_doubt: false,
-        };
-        let packed = last.digest.map(|_| self.pack(&task.status));
+        let packed = task.status_digest.map(|_| self.pack(&task.status));
         LastStatus {
-            last,
             packed: packed.unwrap_or_default(),
+            ..LastStatus::of_whole(task)
         }
     }
 

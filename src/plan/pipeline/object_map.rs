@@ -169,16 +169,17 @@ impl<V> IndexedMap<V> {
 impl<V: NamesOthers> IndexedMap<V> {
     /// Puts an object in; the one that had its key.
     pub fn insert(&mut self, key: ObjectKey, object: V) -> Option<V> {
-        let before = self.remove(&key);
-        self.index.add(&key, &object);
-        self.objects.insert(key, object);
-        before
+        let before = self.objects.get(&key).map(|known| IndexEntry::of(&key, known));
+        let after = IndexEntry::of(&key, &object);
+        self.index.replace(&key, &before.unwrap_or_default(), after);
+        self.objects.insert(key, object)
     }
 
     /// Takes an object out.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<V> {
         let gone = self.objects.remove(key)?;
-        self.index.drop(key, &gone);
+        let before = IndexEntry::of(key, &gone);
+        self.index.replace(key, &before, IndexEntry::default());
         Some(gone)
     }
 
@@ -202,9 +203,9 @@ impl<V: NamesOthers> IndexedMap<V> {
     /// An object to be changed. What it names is found once the change is over.
     pub fn get_mut(&mut self, key: &ObjectKey) -> Option<ChangedObject<'_, V>> {
         let object = self.objects.get_mut(key)?;
-        self.index.drop(key, object);
         Some(ChangedObject {
             key: key.clone(),
+            before: IndexEntry::of(key, object),
             object,
             index: &mut self.index,
         })
@@ -234,6 +235,7 @@ impl<V: NamesOthers> FromIterator<(ObjectKey, V)> for IndexedMap<V> {
 #[derive(Debug)]
 pub struct ChangedObject<'m, V: NamesOthers> {
     key: ObjectKey,
+    before: IndexEntry,
     object: &'m mut V,
     index: &'m mut ObjectIndex,
 }
@@ -254,35 +256,61 @@ impl<V: NamesOthers> DerefMut for ChangedObject<'_, V> {
 
 impl<V: NamesOthers> Drop for ChangedObject<'_, V> {
     fn drop(&mut self) {
-        self.index.add(&self.key, self.object);
+        let after = IndexEntry::of(&self.key, self.object);
+        self.index.replace(&self.key, &self.before, after);
+    }
+}
+
+/// What the index holds of one object.
+#[derive(Debug, Default)]
+struct IndexEntry {
+    names: Vec<NamedObject>,
+    bytes: usize,
+}
+
+impl IndexEntry {
+    fn of(key: &ObjectKey, object: &impl NamesOthers) -> Self {
+        Self {
+            names: object.names(key),
+            bytes: object.kept_bytes(),
+        }
     }
 }
 
 impl ObjectIndex {
-    fn add(&mut self, key: &ObjectKey, object: &impl NamesOthers) {
-        for named in object.names(key) {
-            self.naming.entry(named).or_default().insert(key.clone());
+    /// Takes in that an object is another one now. Most changes are in what the index does not hold.
+    fn replace(&mut self, key: &ObjectKey, before: &IndexEntry, after: IndexEntry) {
+        if before.names != after.names {
+            self.drop_names(key, &before.names);
+            self.add_names(key, after.names);
         }
-        let bytes = object.kept_bytes();
-        if bytes > 0 {
-            *self.bytes.entry(key.namespace.clone()).or_default() += bytes;
+        if before.bytes != after.bytes {
+            self.count_bytes(&key.namespace, before.bytes, after.bytes);
         }
     }
 
-    fn drop(&mut self, key: &ObjectKey, object: &impl NamesOthers) {
-        for named in object.names(key) {
-            if let Some(keys) = self.naming.get_mut(&named) {
+    fn add_names(&mut self, key: &ObjectKey, names: Vec<NamedObject>) {
+        for named in names {
+            self.naming.entry(named).or_default().insert(key.clone());
+        }
+    }
+
+    fn drop_names(&mut self, key: &ObjectKey, names: &[NamedObject]) {
+        for named in names {
+            if let Some(keys) = self.naming.get_mut(named) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.naming.remove(&named);
+                    self.naming.remove(named);
                 }
             }
         }
-        if let Some(known) = self.bytes.get_mut(&key.namespace) {
-            *known = known.saturating_sub(object.kept_bytes());
-            if *known == 0 {
-                self.bytes.remove(&key.namespace);
-            }
+    }
+
+    fn count_bytes(&mut self, namespace: &str, before: usize, after: usize) {
+        let known = self.bytes.entry(namespace.to_owned()).or_default();
+        *known = (*known + after).saturating_sub(before);
+        if *known == 0 {
+            self.bytes.remove(namespace);
         }
     }
 }

@@ -35,41 +35,72 @@ pub enum TaskProgress<'o> {
     Taken,
 }
 
-/// What became of a task: of its last attempt. `base` is the name of the first.
-#[must_use]
-pub fn progress<'o>(
-    objects: &'o PipelineObjects,
-    namespace: &str,
-    base: &str,
-    spec_hash: &str,
-    now: Timestamp,
-) -> TaskProgress<'o> {
-    let last = attempts(objects, namespace, base).max_by_key(|(attempt, ..)| *attempt);
-    let Some((attempt, _, task)) = last else {
-        return TaskProgress::Missing(base.to_owned());
-    };
-    if task.spec_hash != spec_hash {
-        return TaskProgress::Taken;
-    }
-    let next = || TaskProgress::Missing(attempt_name(base, attempt + 1));
-    match &task.state {
-        _ if task.deleting => next(),
-        PipelineTaskState::Running => TaskProgress::Running,
-        PipelineTaskState::Blocked(reason) => TaskProgress::Blocked(*reason),
-        PipelineTaskState::Succeeded { digest, at } => TaskProgress::Succeeded {
-            digest: digest.as_deref(),
-            at: *at,
-        },
-        PipelineTaskState::Failed {
-            reason,
-            is_final: true,
-            ..
-        } => TaskProgress::Failed(*reason, None),
-        PipelineTaskState::Failed { reason, at, .. } => {
-            let due = retry_due(*at, attempt);
-            let failed = TaskProgress::Failed(*reason, Some(due));
-            if due <= now { next() } else { failed }
+/// The attempts at a task that are there.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts<'o> {
+    /// The one that counts, with its number.
+    last: Option<(u32, &'o ObjectKey, &'o PipelineTask)>,
+    /// Those before it.
+    older: Vec<(&'o ObjectKey, &'o PipelineTask)>,
+}
+
+impl<'o> Attempts<'o> {
+    /// The attempts at a task; `base` is the name of the first.
+    #[must_use]
+    pub fn of(objects: &'o PipelineObjects, namespace: &str, base: &str) -> Self {
+        let mut found = Self::default();
+        for (key, task) in named(objects, namespace, base) {
+            if let Some(number) = attempt_number(&key.name, base) {
+                found.add((number, key, task));
+            }
         }
+        found
+    }
+
+    fn add(&mut self, next: (u32, &'o ObjectKey, &'o PipelineTask)) {
+        let number = next.0;
+        let before = match self.last {
+            Some((last, ..)) if last > number => Some(next),
+            _ => self.last.replace(next).filter(|(before, ..)| *before < number),
+        };
+        self.older.extend(before.map(|(_, key, task)| (key, task)));
+    }
+
+    /// What became of the task: of its last attempt. `base` is the name of the first.
+    #[must_use]
+    pub fn progress(&self, base: &str, spec_hash: &str, now: Timestamp) -> TaskProgress<'o> {
+        let Some((attempt, _, task)) = self.last else {
+            return TaskProgress::Missing(base.to_owned());
+        };
+        if task.spec_hash != spec_hash {
+            return TaskProgress::Taken;
+        }
+        let next = || TaskProgress::Missing(attempt_name(base, attempt + 1));
+        match &task.state {
+            _ if task.deleting => next(),
+            PipelineTaskState::Running => TaskProgress::Running,
+            PipelineTaskState::Blocked(reason) => TaskProgress::Blocked(*reason),
+            PipelineTaskState::Succeeded { digest, at } => TaskProgress::Succeeded {
+                digest: digest.as_deref(),
+                at: *at,
+            },
+            PipelineTaskState::Failed {
+                reason,
+                is_final: true,
+                ..
+            } => TaskProgress::Failed(*reason, None),
+            PipelineTaskState::Failed { reason, at, .. } => {
+                let due = retry_due(*at, attempt);
+                let failed = TaskProgress::Failed(*reason, Some(due));
+                if due <= now { next() } else { failed }
+            }
+        }
+    }
+
+    /// The attempts before the last one that are not being deleted: they serve no purpose any more.
+    pub fn older(&self) -> impl Iterator<Item = (&'o ObjectKey, &'o str)> + use<'_, 'o> {
+        let known = self.older.iter().filter(|(_, task)| !task.deleting);
+        known.map(|(key, task)| (*key, task.uid.as_str()))
     }
 }
 
@@ -77,7 +108,7 @@ pub fn progress<'o>(
 /// the first.
 #[must_use]
 pub fn has_failed(objects: &PipelineObjects, namespace: &str, base: &str, spec_hash: &str) -> bool {
-    let last = attempts(objects, namespace, base).max_by_key(|(attempt, ..)| *attempt);
+    let last = Attempts::of(objects, namespace, base).last;
     last.is_some_and(|(attempt, _, task)| {
         // A tag that is taken is followed by another at once.
         !is_tag_taken(task) && (task.spec_hash != spec_hash || is_failing(attempt > 1, task))
@@ -145,19 +176,12 @@ fn named<'o, 'n>(
         .take_while(move |(key, _)| key.namespace == namespace && key.name.starts_with(start))
 }
 
-/// The attempts at a task that are there, each with its number.
-fn attempts<'o, 'n>(
-    objects: &'o PipelineObjects,
-    namespace: &'n str,
-    base: &'n str,
-) -> impl Iterator<Item = (u32, &'o ObjectKey, &'o PipelineTask)> + use<'o, 'n> {
-    named(objects, namespace, base).filter_map(move |(key, task)| {
-        let number = match key.name.strip_prefix(base)? {
-            "" => 1,
-            rest => rest.strip_prefix(ATTEMPT)?.parse().ok()?,
-        };
-        Some((number, key, task))
-    })
+/// The number of an attempt by its name; `None` where it is no attempt at the task whose first has the name `base`.
+fn attempt_number(name: &str, base: &str) -> Option<u32> {
+    match name.strip_prefix(base)? {
+        "" => Some(1),
+        rest => rest.strip_prefix(ATTEMPT)?.parse().ok(),
+    }
 }
 
 /// The last attempt at a task, and the name of the one that would follow. `base` is the name of the first.
@@ -167,22 +191,8 @@ pub fn last_attempt<'o>(
     namespace: &str,
     base: &str,
 ) -> Option<(&'o ObjectKey, &'o PipelineTask, String)> {
-    let last = attempts(objects, namespace, base).max_by_key(|(attempt, ..)| *attempt);
+    let last = Attempts::of(objects, namespace, base).last;
     last.map(|(attempt, key, task)| (key, task, attempt_name(base, attempt + 1)))
-}
-
-/// The attempts before the last one, which serve no purpose any more.
-pub fn older_attempts<'o, 'n>(
-    objects: &'o PipelineObjects,
-    namespace: &'n str,
-    base: &'n str,
-) -> impl Iterator<Item = (ObjectKey, &'o str)> + use<'o, 'n> {
-    let last = attempts(objects, namespace, base)
-        .map(|(number, ..)| number)
-        .max();
-    let older = attempts(objects, namespace, base).filter(move |(number, ..)| Some(*number) < last);
-    let known = older.filter(|(_, _, task)| !task.deleting);
-    known.map(|(_, key, task)| (key.clone(), task.uid.as_str()))
 }
 
 /// The tasks that are a Target's alone.

@@ -190,7 +190,13 @@ impl Task {
 
     /// Puts a status on the task.
     pub fn set_status(&mut self, status: RenderTaskStatus) {
-        self.status_digest = StatusDigest::of_typed(&status);
+        let digest = StatusDigest::of_typed(&status);
+        self.set_sealed_status(status, digest);
+    }
+
+    /// Puts a status on the task whose digest is known since it was sealed.
+    pub fn set_sealed_status(&mut self, status: RenderTaskStatus, digest: Option<StatusDigest>) {
+        self.status_digest = digest;
         self.status = status;
     }
 

@@ -49,12 +49,16 @@ impl SealKey {
         Self { key: kept, made }
     }
 
-    /// Puts the seal on a status of the task; one that says nothing needs none.
+    /// Puts the seal on a status of the task, and gives its digest; one that says nothing needs none.
     #[must_use]
-    pub fn sealed(&self, task: &TaskUid, status: RenderTaskStatus) -> RenderTaskStatus {
-        let seal = StatusDigest::of_typed(&status)
-            .map(|digest| hex(hmac::sign(&self.hmac_key(), &message(task, digest)).as_ref()));
-        RenderTaskStatus { seal, ..status }
+    pub fn sealed(
+        &self,
+        task: &TaskUid,
+        status: RenderTaskStatus,
+    ) -> (RenderTaskStatus, Option<StatusDigest>) {
+        let digest = StatusDigest::of_typed(&status);
+        let seal = digest.map(|digest| hex(hmac::sign(&self.hmac_key(), &message(task, digest)).as_ref()));
+        (RenderTaskStatus { seal, ..status }, digest)
     }
 
     /// When the Secret that holds the key was made.

@@ -90,7 +90,7 @@ async fn finish(world: &World, tasks: &[Task]) -> Result<()> {
     let key = &key;
     futures::stream::iter(tasks.iter().map(Ok))
         .try_for_each_concurrent(IN_FLIGHT, |task| {
-            let body = json!({"status": key.sealed(&task.id.uid, bare::finished(task))});
+            let body = json!({"status": key.sealed(&task.id.uid, bare::finished(task)).0});
             let (manager, name) = (bare::manager(), &task.id.name);
             let request = bare::tasks(task).patch_subresource("status", name, &manager, &Patch::Merge(&body));
             wire::send(&world.admin, request)

@@ -99,7 +99,7 @@ impl Stage {
             .context("a key")?;
         let key: [u8; KEY_BYTES] = bytes.0.as_slice().try_into()?;
         let uid = TaskUid::new(&task.uid().unwrap_or_default());
-        let status = SealKey::new(key, Timestamp::now()).sealed(&uid, serde_json::from_value(status)?);
+        let (status, _) = SealKey::new(key, Timestamp::now()).sealed(&uid, serde_json::from_value(status)?);
         Ok(serde_json::to_value(status)?)
     }
 

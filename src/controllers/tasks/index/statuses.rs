@@ -32,7 +32,7 @@ impl TaskIndex {
         let is_forged = !key.is_genuine(&task, known.map(|known| known.last_status.last));
         let made_by = known.map_or_else(|| TaskMaker::of(key.referrer(&task)), |known| known.made_by);
         if is_forged {
-            let said = known.map(|known| self.status_compressor.open(&known.last_status));
+            let said = known.map(|known| self.last_status(known).1);
             task.set_status(said.unwrap_or_default());
         }
         let uid = task.id.uid.clone();
@@ -66,20 +66,32 @@ impl TaskIndex {
         self.tasks.get(uid).and_then(|record| record.restore_due(now))
     }
 
-    /// The last status that the hub wrote, to compare with the one that is read.
+    /// The last status that the hub wrote, without its seal, to compare with the one that is read.
     pub(super) fn last_status(&self, record: &TaskRecord) -> (LastStatusDigest, RenderTaskStatus) {
-        (
-            record.last_status.last,
-            self.status_compressor.open(&record.last_status),
-        )
+        let status = match &record.whole {
+            Some(task) => RenderTaskStatus {
+                seal: None,
+                ..task.status.clone()
+            },
+            None => self.status_compressor.open(&record.last_status),
+        };
+        (record.last_status.last, status)
     }
 
-    /// The status of a task, compressed only if it is new.
-    pub(super) fn last_status_of(&mut self, old: Option<&TaskRecord>, task: &Task) -> LastStatus {
+    /// The status of a task, compressed only if it is new and the task is not kept whole.
+    pub(super) fn last_status_of(
+        &mut self,
+        old: Option<&TaskRecord>,
+        task: &Task,
+        is_whole: bool,
+    ) -> LastStatus {
         let same = old.filter(|record| record.last_status.last.digest == task.status_digest);
-        same.map_or_else(
-            || self.status_compressor.last_status(task),
-            |record| record.last_status.clone(),
-        )
+        let status = match same {
+            _ if is_whole => LastStatus::of_whole(task),
+            Some(record) if record.whole.is_none() => record.last_status.clone(),
+            _ => self.status_compressor.last_status(task),
+        };
+        let last = same.map_or(status.last, |record| record.last_status.last);
+        LastStatus { last, ..status }
     }
 }

@@ -85,7 +85,7 @@ fn see_in(index: &mut TaskIndex, scope: &TaskWatchScope, mut task: Task) -> bool
         ..StatusUpdate::default()
     };
     index.take_status(&task.id.uid, lost_answer, Instant::now());
-    task.set_status(key().sealed(&task.id.uid, task.status.clone()));
+    task.set_status(key().sealed(&task.id.uid, task.status.clone()).0);
     let sight = index.see_task(scope, task, &key());
     assert_ne!(sight, TaskEventKind::Forged);
     sight == TaskEventKind::Changed

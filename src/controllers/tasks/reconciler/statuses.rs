@@ -45,7 +45,7 @@ impl Reconciler<'_> {
     }
 
     async fn put_status(&mut self, task: &Arc<Task>, status: RenderTaskStatus) -> Result<(), ReconcileError> {
-        let status = self.context.key.sealed(&task.id.uid, status);
+        let (status, digest) = self.context.key.sealed(&task.id.uid, status);
         let answer = self.context.hub_client.write_status(&task.id, &status).await;
         self.outcome.status.in_doubt = answer.as_ref().is_err_and(|error| error.is_ambiguous());
         let standing = match answer {
@@ -59,7 +59,7 @@ impl Reconciler<'_> {
         (self.outcome.status.is_forged, self.outcome.status.was_written) = (Some(false), true);
         self.apply_change(task, String::new(), |task| {
             task.set_revision(standing);
-            task.set_status(status);
+            task.set_sealed_status(status, digest);
         });
         Ok(())
     }

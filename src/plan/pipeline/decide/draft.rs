@@ -15,7 +15,7 @@ use crate::plan::pipeline::conditions::Verdict;
 use crate::plan::pipeline::history::{StoredVersion, versions};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::status::set_ready;
-use crate::plan::pipeline::task::{TaskProgress, base_name, older_attempts, own_tasks, progress};
+use crate::plan::pipeline::task::{Attempts, TaskProgress, base_name, own_tasks};
 
 /// A decision as it is made.
 pub(super) struct Draft<'o> {
@@ -103,11 +103,10 @@ impl<'o> Draft<'o> {
             target, objects, now, ..
         } = self.input;
         let namespace = &target.key.namespace;
-        let old = older_attempts(objects, namespace, &chart.task_name);
-        self.out
-            .old_tasks
-            .extend(old.map(|(key, uid)| (key, uid.to_owned())));
-        match progress(objects, namespace, &chart.task_name, &chart.spec_hash, now) {
+        let attempts = Attempts::of(objects, namespace, &chart.task_name);
+        let old = attempts.older().map(|(key, uid)| (key.clone(), uid.to_owned()));
+        self.out.old_tasks.extend(old);
+        match attempts.progress(&chart.task_name, &chart.spec_hash, now) {
             TaskProgress::Missing(name) => {
                 self.out.new_tasks.push(NewTask {
                     name,

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::{World, at, key};
 use crate::api::conditions::Reason;
 use crate::plan::pipeline::objects::PipelineObjects;
-use crate::plan::pipeline::task::{TaskProgress, base_name, older_attempts, progress};
+use crate::plan::pipeline::task::{Attempts, TaskProgress, base_name};
 use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState, TaskChart};
 
 fn task(state: PipelineTaskState) -> PipelineTask {
@@ -43,7 +43,7 @@ fn a_failed_attempt_is_replaced_after_a_pause_that_doubles_up_to_an_hour() {
         };
         let objects = of(vec![(&name, failed(0, false))]);
         let due = at(60 * minutes);
-        let now = |second| progress(&objects, "team-a", "t", "h", at(second));
+        let now = |second| Attempts::of(&objects, "team-a", "t").progress("t", "h", at(second));
         assert_eq!(
             now(60 * minutes - 1),
             TaskProgress::Failed(Reason::JobFailed, Some(due)),
@@ -61,7 +61,7 @@ fn a_failed_attempt_is_replaced_after_a_pause_that_doubles_up_to_an_hour() {
 fn what_would_fail_again_is_not_tried_again() {
     let objects = of(vec![("t", failed(0, true))]);
     assert_eq!(
-        progress(&objects, "team-a", "t", "h", at(1_000_000)),
+        Attempts::of(&objects, "team-a", "t").progress("t", "h", at(1_000_000)),
         TaskProgress::Failed(Reason::JobFailed, None)
     );
 }
@@ -76,20 +76,21 @@ fn only_the_last_attempt_counts_and_the_others_go() {
         ("t-rx", running()),
     ]);
     assert_eq!(
-        progress(&objects, "team-a", "t", "h", at(0)),
+        Attempts::of(&objects, "team-a", "t").progress("t", "h", at(0)),
         TaskProgress::Running
     );
-    let older: Vec<String> = older_attempts(&objects, "team-a", "t")
-        .map(|(key, _)| key.name)
+    let older: Vec<String> = Attempts::of(&objects, "team-a", "t")
+        .older()
+        .map(|(key, _)| key.name.clone())
         .collect();
     assert_eq!(older, ["t", "t-r2"]);
     // The first attempts are gone by and by, and the third is still the last.
     let objects = of(vec![("t-r3", running())]);
     assert_eq!(
-        progress(&objects, "team-a", "t", "h", at(0)),
+        Attempts::of(&objects, "team-a", "t").progress("t", "h", at(0)),
         TaskProgress::Running
     );
-    assert_eq!(older_attempts(&objects, "team-a", "t").count(), 0);
+    assert_eq!(Attempts::of(&objects, "team-a", "t").older().count(), 0);
     assert_eq!(
         (base_name("t-r3"), base_name("t-rx"), base_name("t-r")),
         ("t", "t-rx", "t-r")
@@ -102,21 +103,21 @@ fn a_task_that_is_being_deleted_is_replaced_by_one_of_another_name() {
     gone.deleting = true;
     let objects = of(vec![("t", gone)]);
     assert_eq!(
-        progress(&objects, "team-a", "t", "h", at(0)),
+        Attempts::of(&objects, "team-a", "t").progress("t", "h", at(0)),
         TaskProgress::Missing("t-r2".to_owned())
     );
-    assert_eq!(older_attempts(&objects, "team-a", "t").count(), 0);
+    assert_eq!(Attempts::of(&objects, "team-a", "t").older().count(), 0);
 }
 
 #[test]
 fn a_task_with_another_spec_is_anothers() {
     let objects = of(vec![("t", task(PipelineTaskState::Running))]);
     assert_eq!(
-        progress(&objects, "team-a", "t", "other", at(0)),
+        Attempts::of(&objects, "team-a", "t").progress("t", "other", at(0)),
         TaskProgress::Taken
     );
     assert_eq!(
-        progress(&objects, "team-b", "t", "h", at(0)),
+        Attempts::of(&objects, "team-b", "t").progress("t", "h", at(0)),
         TaskProgress::Missing("t".to_owned())
     );
 }

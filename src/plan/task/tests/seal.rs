@@ -32,7 +32,7 @@ fn read(status: Value) -> Task {
 }
 
 fn sealed(key: &SealKey, uid: &TaskUid, status: Value) -> Value {
-    serde_json::to_value(key.sealed(uid, serde_json::from_value(status).unwrap())).unwrap()
+    serde_json::to_value(key.sealed(uid, serde_json::from_value(status).unwrap()).0).unwrap()
 }
 
 /// Statuses on a new task, and whether the hub wrote them there.

@@ -8,7 +8,7 @@ fn show(index: &mut TaskIndex, version: u64, status: Value) -> TaskEventKind {
 }
 
 fn sealed(status: Value) -> Value {
-    let typed = key().sealed(&uid(), serde_json::from_value(status).unwrap());
+    let typed = key().sealed(&uid(), serde_json::from_value(status).unwrap()).0;
     serde_json::to_value(typed).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn the_last_status_of_the_hub_withstands_everything_that_is_written_later() {
         assert_eq!(phases(&index), [("succeeded", 1)], "{forged}");
         let (said, status) = view(&index, Instant::now()).last_written.unwrap();
         assert_eq!(
-            key().sealed(&uid(), status),
+            key().sealed(&uid(), status).0,
             serde_json::from_value(last.clone()).unwrap()
         );
         assert!(key().is_genuine(&task(TASK, 9, spec(10), last.clone()), Some(said)));
@@ -75,6 +75,26 @@ fn the_last_status_of_the_hub_withstands_everything_that_is_written_later() {
         let later = at(100_000);
         assert!(!index.view(&uid(), later, Instant::now()).0.unwrap().is_forged);
     }
+}
+
+/// While a task is kept whole that has its last status; then it is compressed.
+#[test]
+fn the_last_status_of_a_task_that_runs_withstands_a_forgery_too() {
+    let mut index = knowing(7, Value::Null);
+    index.changed_task(Arc::new(task(TASK, 8, spec(10), sealed(running()))));
+    let said: RenderTaskStatus = serde_json::from_value(running()).unwrap();
+    for (version, forged) in [(9, ended("JobSucceeded")), (10, json!({})), (11, Value::Null)] {
+        assert_eq!(show(&mut index, version, forged), TaskEventKind::Forged);
+        let view = view(&index, Instant::now());
+        assert!(view.is_forged && view.last_written.is_none());
+        assert_eq!(view.task.unwrap().status, said);
+    }
+    index.forget_spec(&uid());
+    let read = || view(&index, Instant::now()).last_written.unwrap();
+    assert_eq!(read().1, said);
+    assert!(key().is_genuine(&task(TASK, 12, spec(10), running()), Some(read().0)));
+    assert_eq!(show(&mut index, 12, json!({})), TaskEventKind::Forged);
+    assert_eq!(view(&index, Instant::now()).task.unwrap().status, said);
 }
 
 #[test]
