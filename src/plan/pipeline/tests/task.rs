@@ -97,6 +97,21 @@ fn only_the_last_attempt_counts_and_the_others_go() {
     );
 }
 
+/// By name, the tenth attempt comes before the second.
+#[test]
+fn attempts_are_told_apart_by_their_numbers_and_not_by_the_order_of_their_names() {
+    let running = task(PipelineTaskState::Running);
+    let objects = of(vec![
+        ("t", failed(0, false)),
+        ("t-r10", running),
+        ("t-r2", failed(0, true)),
+    ]);
+    let attempts = Attempts::of(&objects, "team-a", "t");
+    assert_eq!(attempts.progress("t", "h", at(0)), TaskProgress::Running);
+    let older: Vec<&str> = attempts.older().map(|(key, _)| key.name.as_str()).collect();
+    assert_eq!(older, ["t", "t-r2"]);
+}
+
 #[test]
 fn a_task_that_is_being_deleted_is_replaced_by_one_of_another_name() {
     let mut gone = task(PipelineTaskState::Running);
