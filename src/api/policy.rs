@@ -117,7 +117,7 @@ pub fn validating_policies() -> [ValidatingPolicy; 5] {
 }
 
 /// Warns the author of a task without the finalizer: no release gave it one, so no hub serves it. So it says nothing true unless
-/// those of [`set_finalizers`] are there.
+/// those of [`mutating_policies`] are there.
 #[must_use]
 pub fn warn_without_finalizer() -> ValidatingPolicy {
     let expression = format!("'{FINALIZER}' in object.metadata.?finalizers.orValue([])");
