@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
+use crate::api::names::TaskKind;
 use crate::controllers::pipeline::{PipelineController, PipelinePruning};
 use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
 use crate::controllers::prune::{PermittedAddresses, Pruner, PrunerParts};
@@ -23,7 +24,7 @@ use crate::kubernetes::pod_results::PodResults;
 use crate::kubernetes::preflight::FactCollector;
 use crate::kubernetes::tenant::TenantSessions;
 use crate::kubernetes::watch as watches;
-use crate::kubernetes::watch::{ReceivedEvent, TaskWatchScope};
+use crate::kubernetes::watch::{PipelineTaskSender, ReceivedEvent, TaskWatchScope};
 use crate::kubernetes::write_fence;
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::namespaces::NamespaceUids;
@@ -35,6 +36,9 @@ use crate::remote::resolve::Resolver;
 
 /// Events that wait for the task controller, each up to a whole task of 1.5 MiB; a full channel only makes a watch wait.
 const BACKLOG: usize = 32;
+
+/// Tasks that wait for the pipeline, each with a repository and a tag; a full channel only makes the watch of tasks wait.
+const PIPELINE_BACKLOG: usize = 256;
 
 /// Refused renderer classes that wait for a dry run; a class that finds the channel full is sent again by its next refused Job.
 const REFUSED_CLASSES: usize = 16;
@@ -76,7 +80,7 @@ pub(super) fn start(
     let sessions = Arc::clone(&dependencies.sessions);
     let key = Arc::new(key);
     let mut controllers = JoinSet::new();
-    hub.spawn_pipeline(&mut controllers, &key, &catalog, (&sessions, &events))?;
+    let pipeline = hub.spawn_pipeline(&mut controllers, &key, &catalog, (&sessions, &events))?;
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
     hub.spawn_catalog(loops, publish, namespace_uids, (dry_runs, reports));
@@ -92,7 +96,7 @@ pub(super) fn start(
     loops.spawn(log_fence(hub.fence.clone(), hub.stop.clone()));
     loops.spawn(clusters::run(remote.controller, uids, hub.stop.clone()));
     hub.spawn_checks(loops, remote.leftover_namespaces);
-    hub.spawn_watches(loops, &results, &input);
+    hub.spawn_watches(loops, &results, &input, pipeline.as_ref());
     controllers.spawn(tasks.run(inputs, hub.stop));
     Ok(DrainedTasks {
         events: tokio::spawn(send_events),
@@ -196,16 +200,16 @@ impl HubParts {
         loops.spawn(controller.run(client, namespace, metrics, stop));
     }
 
-    /// Starts the pipeline in front of tasks, where it is on.
+    /// Starts the pipeline in front of tasks, where it is on; where it is shown its tasks.
     fn spawn_pipeline(
         &self,
         controllers: &mut JoinSet<()>,
         key: &Arc<SealKey>,
         catalog: &watch::Receiver<PublishedCatalog>,
         (sessions, events): (&Arc<TenantSessions>, &EventRecorder),
-    ) -> Result<(), AppError> {
+    ) -> Result<Option<PipelineTaskSender>, AppError> {
         let Some(settings) = self.settings.pipeline.clone() else {
-            return Ok(());
+            return Ok(None);
         };
         let (hub_client, metrics) = (self.hub_client.clone(), self.metrics.clone());
         let pruning = PipelinePruning {
@@ -213,10 +217,12 @@ impl HubParts {
             tenancy: self.settings.tenancy.clone(),
             events: events.clone(),
         };
-        let (key, catalog) = (Arc::clone(key), catalog.clone());
-        let controller = PipelineController::new(hub_client, settings, key, metrics, catalog, pruning);
-        controllers.spawn(controller.run(self.client.clone(), self.stop.clone()));
-        Ok(())
+        let (out, tasks) = mpsc::channel(PIPELINE_BACKLOG);
+        let (own_key, catalog) = (Arc::clone(key), catalog.clone());
+        let controller = PipelineController::new(hub_client, settings, own_key, metrics, catalog, pruning);
+        controllers.spawn(controller.run(self.client.clone(), tasks, self.stop.clone()));
+        let key = Arc::clone(key);
+        Ok(Some(PipelineTaskSender { out, key }))
     }
 
     /// What deletes charts from registries.
@@ -266,6 +272,7 @@ impl HubParts {
         loops: &mut JoinSet<()>,
         results: &PodResults,
         out: &mpsc::Sender<ReceivedEvent>,
+        pipeline: Option<&PipelineTaskSender>,
     ) {
         let scopes = TaskWatchScope::of(&self.settings.watch_namespaces);
         for namespace in watches::tenants(&scopes) {
@@ -278,7 +285,14 @@ impl HubParts {
         }
         for scope in scopes {
             let (client, metrics) = (self.client.clone(), self.metrics.clone());
-            loops.spawn(watches::tasks(client, scope, metrics, out.clone()));
+            let pipeline = pipeline.filter(|_| scope.kind == TaskKind::RenderTask);
+            loops.spawn(watches::tasks(
+                client,
+                scope,
+                metrics,
+                out.clone(),
+                pipeline.cloned(),
+            ));
         }
         let namespace = || self.settings.rendering_namespace.clone();
         let hub_id = || self.hub_client.hub_id().clone();

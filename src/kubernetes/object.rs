@@ -19,14 +19,13 @@ use serde_json::value::RawValue;
 
 use crate::api::labels::{GROUP, VERSION};
 use crate::api::names::TaskKind;
-use crate::plan::pipeline::content_hash::text_hash;
 use crate::plan::pipeline::object::{ObjectKey, PipelineObject};
 use crate::plan::task::finalizer_summary::{FinalizerSummary, TargetFinalizers};
 use crate::plan::task::model::{DecodedSpec, Task};
 use crate::plan::task::target_seal::TargetSeal;
 use crate::plan::task::validate::MAX_VALUES;
 
-use kept_labels::KeptLabels;
+use kept_labels::{HasPipelineLabel, KeptLabels};
 
 pub use lean_objects::FetchedJob;
 pub(crate) use lean_objects::{LeanObject, LeanPods, PODS};
@@ -54,7 +53,7 @@ pub struct WatchedObject<M> {
     status: Option<Box<RawValue>>,
 }
 
-/// An object of which no labels are kept.
+/// An object of which no labels are kept, but for whether it has the pipeline's.
 pub type SlimObject = WatchedObject<SlimMetadata>;
 /// An object with its labels.
 pub type LabelledObject = WatchedObject<LabelledMetadata>;
@@ -67,13 +66,6 @@ impl<M: AsRef<ObjectMeta>> WatchedObject<M> {
         meta.uid.as_deref() == Some(uid) && meta.generation == Some(generation)
     }
 
-    /// Whether its spec has this [hash](text_hash): then it is the one that the hub wrote, and need not be decoded to see that.
-    #[must_use]
-    pub fn has_spec_hash(&self, hash: &str) -> bool {
-        let spec = self.spec.as_ref();
-        spec.is_some_and(|spec| text_hash(spec.get().as_bytes()) == hash)
-    }
-
     /// The object without its spec.
     #[must_use]
     pub fn without_spec(self) -> Self {
@@ -82,6 +74,12 @@ impl<M: AsRef<ObjectMeta>> WatchedObject<M> {
 }
 
 impl SlimObject {
+    /// Whether it has the label of a task that the pipeline made.
+    #[must_use]
+    pub const fn has_pipeline_label(&self) -> bool {
+        self.metadata.has_pipeline_label
+    }
+
     /// Its metadata and its spec.
     #[must_use]
     pub fn into_spec(self) -> (ObjectMeta, Value) {
@@ -109,6 +107,32 @@ impl LabelledObject {
         self.metadata.labels.are_too_many
     }
 
+    /// Whether it shows nothing new of an object: it is an earlier version, or the one that is known, be it that a watch showed it or that
+    /// the hub wrote its status. Nothing of it is decoded then.
+    #[must_use]
+    pub fn is_known<S, T>(&self, known: &PipelineObject<S, T>) -> bool {
+        let meta = &self.metadata.kept;
+        let version = version_of(meta).filter(|_| meta.uid.as_deref() == Some(&known.uid));
+        version.is_some_and(|version| {
+            version < known.version || (version == known.version && self.has_metadata_of(known))
+        })
+    }
+
+    /// Whether what a tenant may change is as it is known: it may have changed before the hub wrote the status, and no watch shown that yet.
+    fn has_metadata_of<S, T>(&self, known: &PipelineObject<S, T>) -> bool {
+        let LabelledMetadata {
+            kept: meta,
+            labels,
+            finalizers,
+        } = &self.metadata;
+        known.is_shown()
+            && meta.generation == Some(known.generation)
+            && meta.deletion_timestamp.as_ref().map(|time| time.0) == known.deleted_at
+            && *finalizers == known.finalizers
+            && !labels.are_too_many
+            && labels.labels == known.labels
+    }
+
     /// The object without its labels.
     #[must_use]
     pub fn without_labels(mut self) -> Self {
@@ -130,11 +154,8 @@ impl LabelledObject {
             finalizers,
         } = self.metadata;
         let object = PipelineObject {
+            version: version_of(&meta).unwrap_or_default(),
             uid: meta.uid?,
-            version: meta
-                .resource_version
-                .and_then(|version| version.parse().ok())
-                .unwrap_or_default(),
             generation: meta.generation.unwrap_or(1),
             created: meta
                 .creation_timestamp
@@ -177,6 +198,11 @@ impl<M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for WatchedObject<M> {
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         self.metadata.as_mut()
     }
+}
+
+/// The version of an object, by which those of one object are ordered.
+fn version_of(meta: &ObjectMeta) -> Option<u64> {
+    meta.resource_version.as_deref()?.parse().ok()
 }
 
 /// Decodes a value, null where it is too deep or missing; `None` where it has too many parts: decoded in place, it would fail
@@ -223,6 +249,7 @@ fn values(text: &str) -> usize {
 #[serde(from = "SlimMetadataFields")]
 pub struct SlimMetadata {
     kept: ObjectMeta,
+    has_pipeline_label: bool,
     finalizers: FinalizerSummary,
     target_seal: TargetSeal,
 }
@@ -307,11 +334,12 @@ impl<L: Default, F: Default, A: Default> MetadataFields<L, F, A> {
     }
 }
 
-type SlimMetadataFields = MetadataFields<IgnoredAny, FinalizerSummary, TargetSeal>;
+type SlimMetadataFields = MetadataFields<HasPipelineLabel, FinalizerSummary, TargetSeal>;
 
 impl From<SlimMetadataFields> for SlimMetadata {
     fn from(mut shown: SlimMetadataFields) -> Self {
         Self {
+            has_pipeline_label: shown.labels.0,
             finalizers: shown.finalizers,
             target_seal: std::mem::take(&mut shown.annotations),
             kept: shown.kept(),

@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 use crate::base::metrics::Metrics;
 use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::HubClient;
+use crate::kubernetes::watch::PipelineTaskEvent;
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::concerned::Concerned;
 use crate::plan::pipeline::decide::{CreateRefusal, NeededTasks, TargetDecision, TargetInput, decide};
@@ -35,7 +36,7 @@ use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
 use super::rollouts::RolloutState;
 use super::store::{PipelineChange, PipelineStore};
-use super::watches::{PipelineWatchEvent, watch_all};
+use super::watches::{PipelineWatchEvent, task_scopes, watch_all};
 use super::work::{PipelineKey, TargetWork, WorkOutcome};
 use super::work_rounds::WorkRounds;
 use super::writes::{PipelineWriter, Written};
@@ -137,15 +138,22 @@ impl PipelineController {
         }
     }
 
-    /// Runs until `stop`, and lets workers end then.
-    pub async fn run(mut self, client: Client, stop: CancellationToken) {
+    /// Runs until `stop`, and lets workers end then. `tasks` come from the watch of all tasks.
+    pub async fn run(
+        mut self,
+        client: Client,
+        mut tasks: mpsc::Receiver<PipelineTaskEvent>,
+        stop: CancellationToken,
+    ) {
         let (scopes, mut events) = watch_all(&client, &self.settings.rules, &self.metrics);
         self.store.unlisted.extend(scopes);
+        self.store.unlisted.extend(task_scopes(&self.settings.rules));
         loop {
             let wait = self.wait();
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(event) = events.next() => self.handle_watch_event(event),
+                Some(event) = tasks.recv() => self.handle_watch_event(event.into()),
                 Some((key, ended)) = self.workers.join_next() => self.finish(&key, ended),
                 Some((version, ended)) = self.prunes.workers.join_next() => self.finish_prune(&version, ended),
                 Some((question, ended)) = self.prunes.lookups.workers.join_next() => {
@@ -181,7 +189,7 @@ impl PipelineController {
                 (kind.handle_event)(&mut self.store, &scope, event)
             }
             PipelineWatchEvent::Grant(scope, event) => self.store.handle_grant_event(&scope, event),
-            PipelineWatchEvent::Task(scope, event) => self.store.handle_task_event(&scope, event),
+            PipelineWatchEvent::Task(scope, change) => self.store.handle_task_change(&scope, change),
             PipelineWatchEvent::Refused(scope) => self.store.handle_refusal(&scope),
         };
         self.look_at_room(&change);
@@ -444,7 +452,7 @@ pub(super) mod tests {
             sender.send_replace(true);
             WorkOutcome::panicked()
         });
-        let running = controller.run(client_to_nowhere(), stop);
+        let running = controller.run(client_to_nowhere(), mpsc::channel(1).1, stop);
         tokio::time::timeout(Duration::from_secs(30), running)
             .await
             .unwrap();

@@ -153,7 +153,6 @@ mod tests {
 
     fn task(name: &str, owner: &str, deleting: bool) -> (ObjectKey, PipelineTask) {
         let task = PipelineTask {
-            generation: 1,
             uid: format!("uid-of-{name}"),
             spec_hash: String::new(),
             deleting,

@@ -8,12 +8,14 @@ use kube::runtime::watcher::Event;
 
 use crate::api::ReferenceGrantSpec;
 use crate::api::pipeline::HydratedTarget;
-use crate::kubernetes::object::{LabelledObject, SlimObject};
+use crate::kubernetes::object::LabelledObject;
+use crate::kubernetes::watch::{PipelineTaskChange, WatchChange};
 use crate::plan::pipeline::concerned::{ConcernSearch, Concerned};
 use crate::plan::pipeline::object::{ObjectDifference, ObjectKey};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::shared_parts::SharedParts;
+use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::relist::ShownKeys;
 use crate::plan::task::status_seal::SealKey;
 
@@ -149,14 +151,28 @@ impl PipelineStore {
         scope: &WatchScope,
         object: LabelledObject,
     ) -> PipelineChange {
-        let Some((key, mut object)) = self.seen_object::<K>(object) else {
+        let object = if K::IS_SELECTED {
+            object
+        } else {
+            object.without_labels()
+        };
+        let meta = object.meta();
+        let Some(key) = key_of(meta.namespace.as_deref(), meta.name.as_deref()) else {
             return PipelineChange::Nothing;
         };
         self.shown.add(scope, &key);
         let known = K::map(&self.objects).get(&key);
-        if known.is_some_and(|known| known.uid == object.uid && known.version > object.version) {
+        if known.is_some_and(|known| object.is_known(known)) {
             return PipelineChange::Nothing;
         }
+        self.see_object::<K>(key, object)
+    }
+
+    fn see_object<K: PipelineKind>(&mut self, key: ObjectKey, object: LabelledObject) -> PipelineChange {
+        let Some(mut object) = self.seen_object::<K>(&key, object) else {
+            return PipelineChange::Nothing;
+        };
+        let known = K::map(&self.objects).get(&key);
         // A status that the hub wrote, and took in before the watch showed it, changes nothing.
         if known.is_some_and(|known| object.difference(known) == ObjectDifference::None) {
             K::map_mut(&mut self.objects).show(&key, &object);
@@ -214,49 +230,45 @@ impl PipelineStore {
         }
     }
 
-    /// Handles an event of a task that the pipeline made.
-    pub fn handle_task_event(&mut self, scope: &WatchScope, event: Event<SlimObject>) -> PipelineChange {
-        match event {
-            Event::Init => self.begin_list(scope),
-            Event::InitDone => {
+    /// Handles what the watch of tasks shows of those that the pipeline made.
+    pub fn handle_task_change(&mut self, scope: &WatchScope, change: PipelineTaskChange) -> PipelineChange {
+        match change {
+            WatchChange::Restart => self.begin_list(scope),
+            WatchChange::Synced => {
                 let is_gone = self.end_list(scope);
                 self.objects.tasks.retain(|key, _| !is_gone(key));
                 PipelineChange::Listed
             }
-            Event::Apply(object) | Event::InitApply(object) => {
-                let Some((place, seen)) = self.seen_task(object) else {
-                    return PipelineChange::Nothing;
-                };
-                self.shown.add(scope, &place);
-                self.show_generation(&place, &seen);
-                let known = self.objects.tasks.get(&place);
-                if known == Some(&seen) {
-                    return PipelineChange::Nothing;
-                }
-                let is_pushed = known.is_some_and(|known| seen.is_pushed_since(known));
-                // Of the same owner it concerns whom it concerned.
-                let had_another = known.is_some_and(|known| known.owner != seen.owner);
-                let mut found = if had_another {
-                    self.searched_task(&place)
-                } else {
-                    Concerned::default()
-                };
-                found.pushed = is_pushed.then(|| place.clone());
-                self.objects.tasks.insert(place.clone(), seen);
-                self.search_task(&place, &mut found);
-                self.change(place.namespace, found)
-            }
-            Event::Delete(object) => {
-                let meta = object.meta();
-                let Some(place) = key_of(meta.namespace.as_deref(), meta.name.as_deref()) else {
-                    return PipelineChange::Nothing;
-                };
-                self.gone.add(meta.uid.as_deref());
-                let found = self.searched_task(&place);
-                self.objects.tasks.remove(&place);
-                self.change(place.namespace, found)
+            WatchChange::Seen((key, task)) => self.see_task(scope, key, task),
+            WatchChange::Gone((key, uid)) => {
+                self.gone.add(Some(uid.as_str()));
+                let found = self.searched_task(&key);
+                self.objects.tasks.remove(&key);
+                self.change(key.namespace, found)
             }
         }
+    }
+
+    fn see_task(&mut self, scope: &WatchScope, key: ObjectKey, mut seen: PipelineTask) -> PipelineChange {
+        self.shown.add(scope, &key);
+        let known = self.objects.tasks.get(&key);
+        // The event may be older than the deletion, which is never taken back.
+        seen.deleting |= known.is_some_and(|known| known.uid == seen.uid && known.deleting);
+        if known == Some(&seen) {
+            return PipelineChange::Nothing;
+        }
+        let is_pushed = known.is_some_and(|known| seen.is_pushed_since(known));
+        // Of the same owner it concerns whom it concerned.
+        let had_another = known.is_some_and(|known| known.owner != seen.owner);
+        let mut found = if had_another {
+            self.searched_task(&key)
+        } else {
+            Concerned::default()
+        };
+        found.pushed = is_pushed.then(|| key.clone());
+        self.objects.tasks.insert(key.clone(), seen);
+        self.search_task(&key, &mut found);
+        self.change(key.namespace, found)
     }
 
     /// Whom the task of a key concerns as it is.

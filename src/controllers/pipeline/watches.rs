@@ -9,8 +9,8 @@ use kube::runtime::watcher::Event;
 
 use crate::api::ReferenceGrant;
 use crate::base::metrics::Metrics;
-use crate::kubernetes::object::{LabelledObject, SlimObject};
-use crate::kubernetes::watch::{PipelineWatch, pipeline_objects, pipeline_tasks};
+use crate::kubernetes::object::LabelledObject;
+use crate::kubernetes::watch::{PipelineTaskChange, PipelineTaskEvent, PipelineWatch, pipeline_objects};
 use crate::plan::pipeline::references::{CATALOG_KINDS, ReferenceRules};
 
 use super::kinds::{KINDS, PipelineKindOperations};
@@ -20,9 +20,22 @@ use super::store::{GRANTS, TASKS, WatchScope};
 pub(super) enum PipelineWatchEvent {
     Object(&'static PipelineKindOperations, WatchScope, Event<LabelledObject>),
     Grant(WatchScope, Event<LabelledObject>),
-    Task(WatchScope, Event<SlimObject>),
+    Task(WatchScope, PipelineTaskChange),
     /// The API server does not let the hub read what the watch covers.
     Refused(WatchScope),
+}
+
+impl From<PipelineTaskEvent> for PipelineWatchEvent {
+    fn from(event: PipelineTaskEvent) -> Self {
+        let scope = |namespace| WatchScope {
+            plural: TASKS,
+            namespace,
+        };
+        match event {
+            PipelineTaskEvent::Change(namespace, change) => Self::Task(scope(namespace), change),
+            PipelineTaskEvent::Refused(namespace) => Self::Refused(scope(namespace)),
+        }
+    }
 }
 
 /// The event of a watch, or that it was refused.
@@ -47,6 +60,17 @@ fn namespaces(rules: &ReferenceRules) -> Vec<WatchedNamespace> {
     }
     let served = rules.served.iter().map(named(false));
     served.chain(rules.only_catalogs().map(named(true))).collect()
+}
+
+/// What the watches of tasks cover, which show the pipeline its own.
+pub(super) fn task_scopes(rules: &ReferenceRules) -> impl Iterator<Item = WatchScope> {
+    let served = namespaces(rules)
+        .into_iter()
+        .filter(|(_, is_catalog)| !is_catalog);
+    served.map(|(namespace, _)| WatchScope {
+        plural: TASKS,
+        namespace,
+    })
 }
 
 /// Watches every kind in the namespaces that are served and the kinds of a catalog in those of catalogs; grants only where
@@ -75,12 +99,6 @@ pub(super) fn watch_all(
                 events.map(or_refused(scope, event)).boxed()
             });
         }
-        if is_watched(TASKS) {
-            add(TASKS, &|scope| {
-                let events = pipeline_tasks(client, own, metrics);
-                events.map(or_refused(scope, PipelineWatchEvent::Task)).boxed()
-            });
-        }
         if rules.crosses_namespaces {
             add(GRANTS, &|scope| {
                 let events = pipeline_objects::<ReferenceGrant>(client, own, metrics, GRANTS);
@@ -99,8 +117,8 @@ mod tests {
     /// What is watched with these rules, as `NAMESPACE/KIND`.
     fn watched(rules: &ReferenceRules) -> Vec<String> {
         let (scopes, _) = watch_all(&client_to_nowhere(), rules, &Metrics::new().0);
-        let mut all: Vec<_> = scopes
-            .iter()
+        let mut all: Vec<_> = task_scopes(rules)
+            .chain(scopes)
             .map(|scope| format!("{}/{}", scope.namespace.as_deref().unwrap_or("*"), scope.plural))
             .collect();
         all.sort();

@@ -91,11 +91,13 @@ pub(super) mod tests {
     use super::super::store::{PipelineChange, TASKS, WatchScope};
     use super::*;
     use crate::api::conditions::{ConditionType, Reason, merge};
+    use crate::api::names::{TaskKind, TaskUid};
     use crate::api::pipeline::{
         HydratedTarget, HydratedTargetSpec, OmitsKnownNames as _, Target, TargetStatus,
     };
     use crate::kubernetes::apply::CreatedObject;
     use crate::kubernetes::object::{LabelledObject, SlimObject};
+    use crate::kubernetes::watch::{PipelineTaskChange, WatchChange};
     use crate::plan::pipeline::conditions::Verdict;
     use crate::plan::pipeline::content_hash::content_hash;
     use crate::plan::pipeline::references::ReferenceRules;
@@ -162,9 +164,10 @@ pub(super) mod tests {
     fn what_was_deleted_before_it_is_taken_in_is_not() {
         for is_deleted in [true, false] {
             let (mut store, (spec, written)) = (store(), task());
-            store.handle_task_event(&scope(TASKS), Event::Apply(watched(&spec)));
+            store.handle_task_change(&scope(TASKS), shown_task("uid", &spec));
             if is_deleted {
-                store.handle_task_event(&scope(TASKS), Event::Delete(watched(&spec)));
+                let gone = (ObjectKey::new("team", "made"), TaskUid::new("uid"));
+                store.handle_task_change(&scope(TASKS), WatchChange::Gone(gone));
             }
             store.take_in(written);
             assert_eq!(store.objects.tasks.is_empty(), is_deleted);
@@ -201,35 +204,54 @@ pub(super) mod tests {
         }
     }
 
-    fn shown_task(uid: &str, generation: i64, spec: &Value) -> Event<SlimObject> {
+    fn shown_task(uid: &str, spec: &Value) -> PipelineTaskChange {
         let metadata = json!({
-            "name": "made", "namespace": "team", "uid": uid, "resourceVersion": "1", "generation": generation,
+            "name": "made", "namespace": "team", "uid": uid, "resourceVersion": "1", "generation": 1,
         });
-        let object = json!({"metadata": metadata, "spec": spec});
-        Event::Apply(serde_json::from_str(&object.to_string()).unwrap())
+        let object = json!({"metadata": metadata, "spec": spec}).to_string();
+        let object: SlimObject = serde_json::from_str(&object).unwrap();
+        let task = object.into_task(TaskKind::RenderTask, None).unwrap();
+        WatchChange::Seen((ObjectKey::new("team", "made"), PipelineTask::of(&task, true)))
     }
 
-    /// A task may not be what the hub wrote, where an admission webhook changed it, and a spec is decoded once for each generation.
+    /// A task may not be what the hub wrote, where an admission webhook changed it.
     #[test]
-    fn a_task_has_the_spec_that_a_watch_shows_first_of_its_generation() {
+    fn a_task_has_the_spec_that_a_watch_shows() {
         let (mut store, (spec, written)) = (store(), task());
         store.take_in(written);
         let key = ObjectKey::new("team", "made");
-        let (mut changed, mut again) = (spec.clone(), spec.clone());
-        changed["tag"] = json!("2.0.0");
-        again["tag"] = json!("3.0.0");
-        for (uid, generation, spec, tag) in [
-            ("uid", 1, &changed, "2.0.0"),
-            ("uid", 1, &again, "2.0.0"),
-            ("uid", 2, &again, "3.0.0"),
-            ("other", 2, &changed, "2.0.0"),
-        ] {
-            store.handle_task_event(&scope(TASKS), shown_task(uid, generation, spec));
+        for (uid, tag) in [("uid", "2.0.0"), ("uid", "3.0.0"), ("other", "2.0.0")] {
+            let mut changed = spec.clone();
+            changed["tag"] = json!(tag);
+            store.handle_task_change(&scope(TASKS), shown_task(uid, &changed));
             let known = &store.objects.tasks[&key];
-            assert_eq!(
-                (known.chart.tag.as_str(), known.uid.as_str(), known.generation),
-                (tag, uid, generation)
-            );
+            assert_eq!((known.chart.tag.as_str(), known.uid.as_str()), (tag, uid));
+        }
+    }
+
+    /// The Target of before may need a task of this name, and there is none any more.
+    #[test]
+    fn a_task_that_has_another_owner_concerns_whom_the_one_before_did() {
+        let (mut store, (mut spec, _)) = (store(), task());
+        let mut concerned = |owner: &str| -> Vec<_> {
+            spec["owner"] = json!({"kind": "Target", "namespace": "team", "name": owner});
+            let WatchChange::Seen((_, task)) = shown_task(owner, &spec) else {
+                unreachable!()
+            };
+            let seen = WatchChange::Seen((ObjectKey::new("team", "bootstrap-edge-1"), task));
+            let PipelineChange::Concerned(_, found) = store.handle_task_change(&scope(TASKS), seen) else {
+                return Vec::new();
+            };
+            let all = found.own.into_iter().chain(found.targets);
+            all.map(|key| key.name).collect()
+        };
+        for (owner, expected) in [
+            ("edge", &["edge"][..]),
+            ("edge", &[]),
+            ("ed", &["ed", "edge"]),
+            ("ed", &[]),
+        ] {
+            assert_eq!(concerned(owner), expected, "{owner}");
         }
     }
 
@@ -253,7 +275,7 @@ pub(super) mod tests {
                 FollowUp::OnChange,
             ));
             spec["tag"] = json!(tag);
-            let change = store.handle_task_event(&scope(TASKS), shown_task("uid", 1, &spec));
+            let change = store.handle_task_change(&scope(TASKS), shown_task("uid", &spec));
             assert_eq!(change != PipelineChange::Nothing, is_news, "{tag}");
         }
     }
@@ -336,6 +358,46 @@ pub(super) mod tests {
         }
     }
 
+    /// What a tenant changed before the hub wrote its status is shown for the first time with the hub's own write.
+    #[test]
+    fn an_event_of_the_version_that_the_hub_wrote_is_news_where_a_tenant_changed_the_object() {
+        let forged = json!({"chartUrl": "oci://registry.test/forged:1"});
+        for (version, pointer, value, is_news) in [
+            ("2", "/metadata/name", json!("made"), false),
+            ("2", "/status", forged.clone(), false),
+            ("3", "/status", forged, true),
+            ("2", "/metadata/labels", json!({"env": "prod"}), true),
+            ("2", "/metadata/generation", json!(2), true),
+            (
+                "2",
+                "/metadata/deletionTimestamp",
+                json!("2026-11-28T12:00:00Z"),
+                true,
+            ),
+            ("2", "/metadata/finalizers", json!(["another.io/one"]), true),
+            ("2", "/metadata/uid", json!("other"), true),
+            // It was shown before the hub wrote.
+            ("1", "/metadata/labels", json!({"env": "prod"}), false),
+        ] {
+            let mut store = store();
+            let spec = json!({"renderRegistryRef": {"name": "main"}});
+            store.handle_event::<Target>(&scope("targets"), Event::Apply(watched(&spec)));
+            let status: TargetStatus = serde_json::from_value(json!({"bootstrapVersion": 7})).unwrap();
+            let seen = (ObjectKey::new("team", "made"), "uid".to_owned());
+            store.take_in(Written::status::<Target>(seen, status.clone(), Some(2)));
+            let mut shown = json!({
+                "metadata": {"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": version, "generation": 1,
+                    "creationTimestamp": "2026-11-27T12:00:00Z"},
+                "spec": spec, "status": sealed(&seal_key(), "uid", &status),
+            });
+            let (above, field) = pointer.rsplit_once('/').unwrap();
+            shown.pointer_mut(above).unwrap()[field] = value;
+            let event = Event::Apply(serde_json::from_str(&shown.to_string()).unwrap());
+            let change = store.handle_event::<Target>(&scope("targets"), event);
+            assert_eq!(change != PipelineChange::Nothing, is_news, "{version} {pointer}");
+        }
+    }
+
     #[test]
     fn a_task_that_is_made_concerns_the_targets_that_share_it_where_something_follows() {
         for (follow_up, is_concerned) in [(FollowUp::OnChange, false), (FollowUp::AtOnce, true)] {
@@ -377,11 +439,11 @@ pub(super) mod tests {
                 plural,
                 namespace: namespace.map(Into::into),
             };
-            store.handle_task_event(&scope(TASKS), Event::Init);
+            store.handle_task_change(&scope(TASKS), WatchChange::Restart);
             store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), Event::Init);
             store.take_in(task);
             store.take_in(version);
-            store.handle_task_event(&scope(TASKS), Event::InitDone);
+            store.handle_task_change(&scope(TASKS), WatchChange::Synced);
             store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), Event::InitDone);
             let objects = &store.objects;
             assert_eq!((objects.tasks.len(), objects.hydrated_targets.len()), (1, 1));
@@ -398,7 +460,7 @@ pub(super) mod tests {
             store.take_in(version);
             store.take_in(Written::TaskGone(key.clone()));
             store.take_in(Written::VersionGone(key.clone()));
-            store.handle_task_event(&scope(TASKS), shown_task(uid, 1, &spec));
+            store.handle_task_change(&scope(TASKS), shown_task(uid, &spec));
             let (_, spec, _) = self::version();
             let shown = shown_version(uid, 2, ("bootstrap", "first version"), &spec);
             store.handle_event::<HydratedTarget>(&scope("hydratedtargets"), shown);

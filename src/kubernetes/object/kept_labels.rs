@@ -1,10 +1,12 @@
-//! The labels of an object, as many as it may have.
+//! The labels of an object, as many as it may have, and the one label of a task that counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use crate::api::labels::PIPELINE;
 
 /// Most labels of an object that is selected by them; Kubernetes takes 1.4 MB of them, which are ten times as much as a map.
 pub const MAX_LABELS: usize = 256;
@@ -51,5 +53,38 @@ impl<'de> Visitor<'de> for LabelsVisitor {
             kept.labels.clear();
         }
         Ok(kept)
+    }
+}
+
+/// Whether an object has the label [`PIPELINE`], with whatever value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HasPipelineLabel(pub(super) bool);
+
+impl<'de> Deserialize<'de> for HasPipelineLabel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PipelineLabelVisitor)
+    }
+}
+
+/// Looks for the label in a map, or in null.
+struct PipelineLabelVisitor;
+
+impl<'de> Visitor<'de> for PipelineLabelVisitor {
+    type Value = HasPipelineLabel;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of labels")
+    }
+
+    fn visit_unit<E>(self) -> Result<HasPipelineLabel, E> {
+        Ok(HasPipelineLabel(false))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HasPipelineLabel, A::Error> {
+        let mut is_found = false;
+        while let Some((key, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+            is_found |= key == PIPELINE;
+        }
+        Ok(HasPipelineLabel(is_found))
     }
 }

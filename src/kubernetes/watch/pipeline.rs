@@ -1,4 +1,4 @@
-//! The watches of the pipeline's objects, and of the tasks that it made.
+//! The watches of the pipeline's objects.
 
 use std::fmt;
 
@@ -11,10 +11,8 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use crate::api::labels::PIPELINE;
-use crate::api::names::TaskKind;
 use crate::base::metrics::Metrics;
-use crate::kubernetes::object::{LabelledObject, SlimObject, task_resource};
+use crate::kubernetes::object::LabelledObject;
 
 use super::endless::{api_in, endless_with};
 use super::errors::is_forbidden;
@@ -39,18 +37,6 @@ pub fn pipeline_objects<K: Resource<DynamicType = ()>>(
     let resource = ApiResource::erase::<K>(&());
     let api: Api<LabelledObject> = api_in(client, namespace, &resource);
     with_refusals(api, of_tenants(), metrics, name).boxed()
-}
-
-/// Watches the tasks that the pipeline made, in one namespace or in all.
-#[must_use]
-pub fn pipeline_tasks(
-    client: &Client,
-    namespace: Option<&str>,
-    metrics: &Metrics,
-) -> BoxStream<'static, PipelineWatch<SlimObject>> {
-    let resource = task_resource(TaskKind::RenderTask);
-    let api: Api<SlimObject> = api_in(client, namespace, &resource);
-    with_refusals(api, of_tenants().labels(PIPELINE), metrics, "pipelinetasks").boxed()
 }
 
 /// A watch that also shows when it is refused.

@@ -1,5 +1,6 @@
 //! The watch of tasks.
 
+use futures::StreamExt as _;
 use kube::api::Api;
 use kube::runtime::watcher;
 use kube::runtime::watcher::Event;
@@ -9,48 +10,97 @@ use tokio::sync::mpsc;
 use crate::api::names::TaskUid;
 use crate::base::metrics::Metrics;
 use crate::kubernetes::object::{SlimObject, task_resource};
+use crate::plan::task::model::{Task, TaskId};
 
 use super::decoded_specs::DecodedSpecs;
-use super::endless::{api_in, change, endless_with, forward};
+use super::endless::{api_in, change, endless_with};
 use super::errors::is_forbidden;
-use super::event::{ReceivedEvent, TaskWatchEvent};
+use super::event::{ReceivedEvent, TaskWatchEvent, WatchChange};
+use super::pipeline_tasks::{PipelineTaskSender, PipelineTasks};
 use super::scope::TaskWatchScope;
 use super::tenant_objects::of_tenants;
 
-/// Watches the tasks of a scope until the channel closes.
+/// A task that a watch shows.
+#[derive(Debug)]
+pub(super) struct ShownTask {
+    pub task: Box<Task>,
+    /// Whether it has the label of a task that the pipeline made.
+    pub has_pipeline_label: bool,
+}
+
+/// Watches the tasks of a scope until the channel closes, and shows the pipeline its own.
 pub async fn tasks(
     client: Client,
     scope: TaskWatchScope,
     metrics: Metrics,
     out: mpsc::Sender<ReceivedEvent>,
+    pipeline: Option<PipelineTaskSender>,
 ) {
     let resource = task_resource(scope.kind);
     let api: Api<SlimObject> = api_in(&client, scope.namespace.as_deref(), &resource);
+    let mut pipeline = pipeline.map(|sender| PipelineTasks::new(sender, scope.namespace.clone()));
     let (reported, refused) = (out.clone(), scope.clone());
+    let refusals = pipeline.as_ref().map(PipelineTasks::refusals);
     let received = move |error: &watcher::Error| {
         // If the channel is full, the next error sends it again.
         if is_forbidden(error) {
             _ = reported.try_send(TaskWatchEvent::Refused(refused.clone()).into());
+            refusals.iter().for_each(|report| report());
         }
     };
     let events = endless_with(api, of_tenants(), metrics, scope.kind.plural(), received);
-    let mut specs = DecodedSpecs::default();
-    forward(events, out, move |event| {
-        if let Event::Delete(object) = &event {
-            specs.forget(object);
-        }
-        let seen = |object: SlimObject| {
-            let known = specs.get(&object);
-            let task = object.into_task(scope.kind, known)?;
-            specs.put(&task);
-            Some(Box::new(task))
+    let (mut events, mut specs) = (Box::pin(events), DecodedSpecs::default());
+    while let Some(event) = events.next().await {
+        let Some(change) = shown(&scope, event, &mut specs) else {
+            continue;
         };
-        let change = change(event, seen, uid_of)?;
-        Some(TaskWatchEvent::Task(scope.clone(), change))
-    })
-    .await;
+        if let Some(pipeline) = &mut pipeline {
+            pipeline.show(&change).await;
+        }
+        let event = TaskWatchEvent::Task(scope.clone(), to_controller(change));
+        if out.send(event.into()).await.is_err() {
+            return;
+        }
+    }
 }
 
-fn uid_of(object: &SlimObject) -> Option<TaskUid> {
-    object.meta().uid.as_deref().map(TaskUid::new)
+/// What an event shows.
+fn shown(
+    scope: &TaskWatchScope,
+    event: Event<SlimObject>,
+    specs: &mut DecodedSpecs,
+) -> Option<WatchChange<ShownTask, TaskId>> {
+    if let Event::Delete(object) = &event {
+        specs.forget(object);
+    }
+    let seen = |object: SlimObject| {
+        let (known, has_pipeline_label) = (specs.get(&object), object.has_pipeline_label());
+        let task = Box::new(object.into_task(scope.kind, known)?);
+        specs.put(&task);
+        Some(ShownTask {
+            task,
+            has_pipeline_label,
+        })
+    };
+    change(event, seen, |object| id_of(scope, object))
+}
+
+fn id_of(scope: &TaskWatchScope, object: &SlimObject) -> Option<TaskId> {
+    let meta = object.meta();
+    Some(TaskId {
+        kind: scope.kind,
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone()?,
+        uid: meta.uid.as_deref().map(TaskUid::new)?,
+    })
+}
+
+/// What the controller of tasks is told.
+fn to_controller(change: WatchChange<ShownTask, TaskId>) -> WatchChange<Box<Task>> {
+    match change {
+        WatchChange::Restart => WatchChange::Restart,
+        WatchChange::Seen(shown) => WatchChange::Seen(shown.task),
+        WatchChange::Synced => WatchChange::Synced,
+        WatchChange::Gone(id) => WatchChange::Gone(id.uid),
+    }
 }

@@ -35,8 +35,6 @@ impl TaskChart {
 pub struct PipelineTask {
     /// Its UID.
     pub uid: String,
-    /// Generation of its spec as a watch showed it; 0 until one has.
-    pub generation: i64,
     /// SHA-256 of its spec.
     pub spec_hash: String,
     /// Whether its deletion was requested.
@@ -80,23 +78,11 @@ impl PipelineTask {
     pub fn made(uid: String, spec: &RenderTaskSpec, spec_hash: &str) -> Self {
         Self {
             uid,
-            generation: 0,
             spec_hash: spec_hash.to_owned(),
             deleting: false,
             owner: spec.owner.clone(),
             chart: TaskChart::of(spec),
             state: PipelineTaskState::Running,
-        }
-    }
-
-    /// The task as it is now, with the spec that it had before.
-    #[must_use]
-    pub fn with_spec_of(self, before: &Self) -> Self {
-        Self {
-            spec_hash: before.spec_hash.clone(),
-            owner: before.owner.clone(),
-            chart: before.chart.clone(),
-            ..self
         }
     }
 
@@ -125,7 +111,6 @@ impl PipelineTask {
     pub fn of(task: &Task, is_genuine: bool) -> Self {
         Self {
             uid: task.id.uid.as_str().to_owned(),
-            generation: task.generation,
             spec_hash: task.decoded.spec_hash.clone(),
             deleting: task.deleting,
             owner: task.decoded.spec.as_ref().and_then(|spec| spec.owner.clone()),

@@ -137,7 +137,6 @@ pub(super) fn task_for(world: &mut World, version: &ObjectKey, registry: Option<
         tag: release.version.clone(),
     };
     let task = PipelineTask {
-        generation: 1,
         uid: String::new(),
         spec_hash: String::new(),
         deleting: false,

@@ -10,7 +10,6 @@ use crate::plan::pipeline::task_state::{PipelineTask, PipelineTaskState, TaskCha
 
 fn task(state: PipelineTaskState) -> PipelineTask {
     PipelineTask {
-        generation: 1,
         uid: "u".to_owned(),
         spec_hash: "h".to_owned(),
         deleting: false,

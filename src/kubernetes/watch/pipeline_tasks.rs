@@ -1,0 +1,193 @@
+//! The tasks that the pipeline made, which it is shown by the watch of all tasks.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::api::names::TaskUid;
+use crate::plan::pipeline::object::ObjectKey;
+use crate::plan::pipeline::task_state::PipelineTask;
+use crate::plan::task::model::TaskId;
+use crate::plan::task::status_seal::SealKey;
+
+use super::event::WatchChange;
+use super::tasks::ShownTask;
+
+/// A task that the pipeline made, with its key; of one that is gone, or lost its label, the UID.
+pub type PipelineTaskChange = WatchChange<(ObjectKey, PipelineTask), (ObjectKey, TaskUid)>;
+
+/// What the pipeline is shown of the tasks of the one namespace that is watched, or of all.
+#[derive(Debug)]
+pub enum PipelineTaskEvent {
+    /// A task of its own, or a change of the watch.
+    Change(Option<Arc<str>>, PipelineTaskChange),
+    /// The API server does not let the hub list them. The watch is opened again until it does.
+    Refused(Option<Arc<str>>),
+}
+
+/// Where the pipeline is shown its tasks, and the key by which the hub knows the statuses that it wrote.
+#[derive(Clone)]
+pub struct PipelineTaskSender {
+    /// The channel; a full one makes the watch wait.
+    pub out: mpsc::Sender<PipelineTaskEvent>,
+    /// The key.
+    pub key: Arc<SealKey>,
+}
+
+/// The tasks of the pipeline among those that one watch shows.
+pub(super) struct PipelineTasks {
+    sender: PipelineTaskSender,
+    namespace: Option<Arc<str>>,
+    /// Those that the pipeline was shown: one that loses its label is gone for it.
+    shown: HashSet<TaskUid>,
+}
+
+impl PipelineTasks {
+    pub fn new(sender: PipelineTaskSender, namespace: Option<Arc<str>>) -> Self {
+        Self {
+            sender,
+            namespace,
+            shown: HashSet::new(),
+        }
+    }
+
+    /// What tells the pipeline that the watch is refused, unless it has much else to take in: the next refusal says the same.
+    pub fn refusals(&self) -> impl Fn() + Clone + Send + use<> {
+        let (out, namespace) = (self.sender.out.clone(), self.namespace.clone());
+        move || _ = out.try_send(PipelineTaskEvent::Refused(namespace.clone()))
+    }
+
+    /// Shows the pipeline what concerns it.
+    pub async fn show(&mut self, change: &WatchChange<ShownTask, TaskId>) {
+        if let Some(change) = self.change(change) {
+            let event = PipelineTaskEvent::Change(self.namespace.clone(), change);
+            // A pipeline that takes no more stops with the hub.
+            _ = self.sender.out.send(event).await;
+        }
+    }
+
+    fn change(&mut self, change: &WatchChange<ShownTask, TaskId>) -> Option<PipelineTaskChange> {
+        let id = match change {
+            WatchChange::Restart => {
+                self.shown.clear();
+                return Some(WatchChange::Restart);
+            }
+            WatchChange::Synced => return Some(WatchChange::Synced),
+            WatchChange::Seen(ShownTask {
+                task,
+                has_pipeline_label: true,
+            }) => {
+                self.shown.insert(task.id.uid.clone());
+                let is_genuine = self.sender.key.is_genuine(task, None);
+                let seen = PipelineTask::of(task, is_genuine);
+                return Some(WatchChange::Seen((key_of(&task.id), seen)));
+            }
+            WatchChange::Seen(without_label) => &without_label.task.id,
+            WatchChange::Gone(id) => id,
+        };
+        let was_shown = self.shown.remove(&id.uid);
+        was_shown.then(|| WatchChange::Gone((key_of(id), id.uid.clone())))
+    }
+}
+
+fn key_of(id: &TaskId) -> ObjectKey {
+    ObjectKey::new(&id.namespace, &id.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use kube::api::ObjectMeta;
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::names::TaskKind;
+    use crate::plan::task::model::Task;
+    use crate::plan::task::status_seal::KEY_BYTES;
+
+    fn task(name: &str, has_pipeline_label: bool) -> WatchChange<ShownTask, TaskId> {
+        let meta = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("team".to_owned()),
+            uid: Some(format!("uid of {name}")),
+            ..ObjectMeta::default()
+        };
+        let task = Task::new(TaskKind::RenderTask, &meta, json!({}), json!({})).unwrap();
+        WatchChange::Seen(ShownTask {
+            task: Box::new(task),
+            has_pipeline_label,
+        })
+    }
+
+    fn gone(name: &str) -> WatchChange<ShownTask, TaskId> {
+        WatchChange::Gone(TaskId {
+            kind: TaskKind::RenderTask,
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+            uid: TaskUid::new(&format!("uid of {name}")),
+        })
+    }
+
+    #[tokio::test]
+    async fn the_pipeline_is_shown_its_tasks_as_long_as_they_have_the_label() {
+        let (out, mut events) = mpsc::channel(1);
+        let key = Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH));
+        let mut tasks = PipelineTasks::new(PipelineTaskSender { out, key }, Some("team".into()));
+        for (change, expected) in [
+            (WatchChange::Restart, Some("restart")),
+            (task("own", true), Some("seen own")),
+            (task("own", true), Some("seen own")),
+            (task("another", false), None),
+            (WatchChange::Synced, Some("synced")),
+            (task("own", false), Some("gone own")),
+            (task("own", false), None),
+            (gone("another"), None),
+            (gone("own"), None),
+            (task("own", true), Some("seen own")),
+            (gone("own"), Some("gone own")),
+            (task("own", true), Some("seen own")),
+            (WatchChange::Restart, Some("restart")),
+            // The list does not show it to the pipeline, which knows then that it is gone.
+            (task("own", false), None),
+        ] {
+            tasks.show(&change).await;
+            let shown = events.try_recv().ok().map(|event| {
+                let PipelineTaskEvent::Change(namespace, change) = event else {
+                    panic!("{event:?}")
+                };
+                assert_eq!(namespace.as_deref(), Some("team"));
+                match change {
+                    WatchChange::Restart => "restart".to_owned(),
+                    WatchChange::Synced => "synced".to_owned(),
+                    WatchChange::Seen((key, task)) => {
+                        assert_eq!(
+                            (key.namespace.as_str(), task.uid),
+                            ("team", format!("uid of {}", key.name))
+                        );
+                        format!("seen {}", key.name)
+                    }
+                    WatchChange::Gone((key, uid)) => {
+                        assert_eq!(
+                            (key.namespace.as_str(), uid.as_str()),
+                            ("team", &*format!("uid of {}", key.name))
+                        );
+                        format!("gone {}", key.name)
+                    }
+                }
+            });
+            assert_eq!(shown.as_deref(), expected, "{change:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_waits_for_no_room_in_the_channel() {
+        let (out, mut events) = mpsc::channel(1);
+        let key = Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH));
+        let report = PipelineTasks::new(PipelineTaskSender { out, key }, None).refusals();
+        report();
+        report();
+        assert!(matches!(events.try_recv(), Ok(PipelineTaskEvent::Refused(None))));
+        assert!(events.try_recv().is_err());
+    }
+}
