@@ -126,6 +126,8 @@ impl LabelledObject {
             finalizers,
         } = &self.metadata;
         known.is_shown()
+            // One that could not be decoded, or was not kept, may be by now.
+            && known.spec.is_some()
             && meta.generation == Some(known.generation)
             && meta.deletion_timestamp.as_ref().map(|time| time.0) == known.deleted_at
             && *finalizers == known.finalizers

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use renderhub::api::labels::{PIPELINE, PIPELINE_RELEASE};
 use renderhub::api::pipeline::Target;
 use renderhub_harness::{apply, wait_for};
 use serde_json::json;
@@ -68,6 +69,32 @@ async fn a_task_that_another_made_with_the_name_of_one_of_the_hubs_is_said_and_l
     scene.stage.delete(&foreign).await?;
     scene.complete_other("release-shop-", &foreign).await?;
     scene.complete_version("edge", 1).await?;
+    scene.passed();
+    Ok(())
+}
+
+/// The watch of all tasks tells the pipeline which are its own.
+#[tokio::test]
+async fn a_task_that_loses_its_label_is_not_the_pipelines_until_it_has_it_again() -> Result<()> {
+    let scene = Scene::new("unlabelled").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({})).await?;
+    scene.bind("edge", "shop").await?;
+    let task = scene.task_named("release-shop-").await?;
+    let label = async |value: Option<&str>| {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {PIPELINE: value}}}));
+        let tasks = scene.tasks();
+        tasks
+            .patch(&task.name_any(), &PatchParams::default(), &patch)
+            .await
+    };
+    label(None).await?;
+    scene.target_is("edge", "Stalled", "True", "NameConflict").await?;
+    label(Some(PIPELINE_RELEASE)).await?;
+    let completed = scene.complete_next("release-shop-").await?;
+    assert_eq!(completed.uid(), task.uid());
+    scene.complete_version("edge", 1).await?;
+    scene.ready("edge").await?;
     scene.passed();
     Ok(())
 }

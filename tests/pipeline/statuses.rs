@@ -1,8 +1,12 @@
 //! What is said of the objects in front of Targets.
 
-use anyhow::Result;
-use kube::api::Api;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
 use renderhub::api::pipeline::{Component, ComponentVersion, HydratedTarget, Profile, ReleaseBinding};
+use renderhub_harness::audit::Mark;
 use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 
@@ -141,5 +145,53 @@ async fn components_and_versions_of_targets_are_in_progress_until_the_hub_has_sp
     assert_eq!(pushed.observed_generation, Some(1));
     assert!(condition(&pushed.conditions, "Ready").is_some_and(|ready| ready.status == "True"));
     scene.passed();
+    Ok(())
+}
+
+/// Versions of a Target after which it would be strange if no write of the hub met another client's.
+const ATTEMPTS: usize = 30;
+
+/// The hub writes a version's status to the version as it saw it, and any client may write metadata meanwhile.
+#[tokio::test]
+async fn a_status_that_another_client_came_before_is_written_once_more() -> Result<()> {
+    let scene = Scene::new("stale").await?;
+    scene.release("shop", "1.0.0", json!({})).await?;
+    scene.target("edge", json!({"historyLimit": ATTEMPTS})).await?;
+    scene.bind("edge", "shop").await?;
+    scene.complete_next("release-shop-").await?;
+    let audit = scene.stage.plane.audit()?;
+    let hub = scene.stage.hub_user.name();
+    for number in 1..=ATTEMPTS {
+        let made = scene.until_versions("edge", number).await?;
+        let name = made[number - 1].name_any();
+        tokio::select! {
+            completed = scene.complete_version("edge", number) => completed?,
+            annotated = annotate(scene.api(), &name) => annotated?,
+        }
+        let events = audit.since_with(Mark::START, hub).await?;
+        let is_conflict = |action: &str, code| action == "update hydratedtargets/status" && code == 409;
+        if events
+            .iter()
+            .any(|event| is_conflict(&event.action(), event.code))
+        {
+            scene.ready("edge").await?;
+            scene.passed();
+            return Ok(());
+        }
+        let userdata = json!({"userdata": {"number": number}});
+        scene.change_target("edge", userdata).await?;
+    }
+    ensure!(false, "no write of the hub met another client's");
+    Ok(())
+}
+
+/// Writes annotations to a version, one after the other, until it is not polled any more.
+async fn annotate(api: Api<HydratedTarget>, name: &str) -> Result<()> {
+    for number in 0_u64.. {
+        let patch = json!({"metadata": {"annotations": {"example.test/number": number.to_string()}}});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     Ok(())
 }

@@ -45,7 +45,7 @@ use super::writes::{PipelineWriter, Written};
 const WORKERS: usize = 16;
 /// Time in which changes that concern the Targets of a namespace are gathered.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
-/// Keys that are looked at before events are handled again.
+/// Keys that are looked at before events are handled again, and events of tasks before keys are: the watch that brings them waits.
 const AT_ONCE: usize = 64;
 /// Longest wait while nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -153,7 +153,7 @@ impl PipelineController {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(event) = events.next() => self.handle_watch_event(event),
-                Some(event) = tasks.recv() => self.handle_watch_event(event.into()),
+                Some(event) = tasks.recv() => self.handle_task_events(event, &mut tasks),
                 Some((key, ended)) = self.workers.join_next() => self.finish(&key, ended),
                 Some((version, ended)) = self.prunes.workers.join_next() => self.finish_prune(&version, ended),
                 Some((question, ended)) = self.prunes.lookups.workers.join_next() => {
@@ -178,6 +178,19 @@ impl PipelineController {
         while self.workers.join_next().await.is_some() {}
         // What they were at is done again by the next hub.
         self.prunes.workers.shutdown().await;
+    }
+
+    /// Handles what the watch of tasks shows, and some of what already waits: a full channel keeps the controller of tasks waiting too.
+    fn handle_task_events(
+        &mut self,
+        first: PipelineTaskEvent,
+        others: &mut mpsc::Receiver<PipelineTaskEvent>,
+    ) {
+        self.handle_watch_event(first.into());
+        for _ in 1..AT_ONCE {
+            let Ok(event) = others.try_recv() else { break };
+            self.handle_watch_event(event.into());
+        }
     }
 
     fn handle_watch_event(&mut self, event: PipelineWatchEvent) {

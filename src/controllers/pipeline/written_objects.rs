@@ -398,6 +398,31 @@ pub(super) mod tests {
         }
     }
 
+    /// What could not be decoded, or did not fit, is looked at again whenever it is shown.
+    #[test]
+    fn an_object_without_a_spec_is_decoded_though_its_version_is_known() {
+        let mut store = store();
+        let spec = json!({"renderRegistryRef": {"name": "main"}});
+        let shown = |version: &str, labels: usize| {
+            let labels: serde_json::Map<_, _> = (0..labels).map(|n| (n.to_string(), json!(""))).collect();
+            let object = json!({
+                "metadata": {"name": "made", "namespace": "team", "uid": "uid", "resourceVersion": version, "generation": 1,
+                    "creationTimestamp": "2026-11-27T12:00:00Z", "labels": labels},
+                "spec": spec,
+            });
+            Event::Apply(serde_json::from_str(&object.to_string()).unwrap())
+        };
+        store.handle_event::<Target>(&scope("targets"), shown("1", 1_000));
+        // A tenant takes the labels off, and the hub writes the status before a watch shows that.
+        let seen = (ObjectKey::new("team", "made"), "uid".to_owned());
+        store.take_in(Written::status::<Target>(seen, TargetStatus::default(), Some(3)));
+        for is_decoded in [false, true] {
+            let known = &store.objects.targets[&ObjectKey::new("team", "made")];
+            assert_eq!(known.spec.is_some(), is_decoded);
+            store.handle_event::<Target>(&scope("targets"), shown("3", 0));
+        }
+    }
+
     #[test]
     fn a_task_that_is_made_concerns_the_targets_that_share_it_where_something_follows() {
         for (follow_up, is_concerned) in [(FollowUp::OnChange, false), (FollowUp::AtOnce, true)] {

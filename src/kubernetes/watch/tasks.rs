@@ -1,5 +1,7 @@
 //! The watch of tasks.
 
+use std::time::Instant;
+
 use futures::StreamExt as _;
 use kube::api::Api;
 use kube::runtime::watcher;
@@ -54,11 +56,12 @@ pub async fn tasks(
         let Some(change) = shown(&scope, event, &mut specs) else {
             continue;
         };
+        let at = Instant::now();
         if let Some(pipeline) = &mut pipeline {
             pipeline.show(&change).await;
         }
-        let event = TaskWatchEvent::Task(scope.clone(), to_controller(change));
-        if out.send(event.into()).await.is_err() {
+        let input = TaskWatchEvent::Task(scope.clone(), to_controller(change));
+        if out.send(ReceivedEvent { at, input }).await.is_err() {
             return;
         }
     }

@@ -19,7 +19,7 @@ pub fn content_hash(value: &impl Serialize) -> String {
 /// The same of a value by its JSON text, if that is written as `serde_json` writes it, whatever the order of its keys. Of a text that is
 /// written otherwise, it is another hash.
 #[must_use]
-pub fn text_hash(json: &[u8]) -> String {
+fn text_hash(json: &[u8]) -> String {
     hex(&Sha256::digest(KeySorter::sorted(json)))
 }
 
