@@ -32,7 +32,7 @@ impl From<PipelineTaskEvent> for PipelineWatchEvent {
             namespace,
         };
         match event {
-            PipelineTaskEvent::Change(namespace, change) => Self::Task(scope(namespace), change),
+            PipelineTaskEvent::Change(namespace, change) => Self::Task(scope(namespace), *change),
             PipelineTaskEvent::Refused(namespace) => Self::Refused(scope(namespace)),
         }
     }

@@ -21,7 +21,7 @@ pub type PipelineTaskChange = WatchChange<(ObjectKey, PipelineTask), (ObjectKey,
 #[derive(Debug)]
 pub enum PipelineTaskEvent {
     /// A task of its own, or a change of the watch.
-    Change(Option<Arc<str>>, PipelineTaskChange),
+    Change(Option<Arc<str>>, Box<PipelineTaskChange>),
     /// The API server does not let the hub list them. The watch is opened again until it does.
     Refused(Option<Arc<str>>),
 }
@@ -61,7 +61,7 @@ impl PipelineTasks {
     /// Shows the pipeline what concerns it.
     pub async fn show(&mut self, change: &WatchChange<ShownTask, TaskId>) {
         if let Some(change) = self.change(change) {
-            let event = PipelineTaskEvent::Change(self.namespace.clone(), change);
+            let event = PipelineTaskEvent::Change(self.namespace.clone(), Box::new(change));
             // A pipeline that takes no more stops with the hub.
             _ = self.sender.out.send(event).await;
         }
@@ -129,6 +129,24 @@ mod tests {
         })
     }
 
+    fn said(event: PipelineTaskEvent) -> String {
+        let PipelineTaskEvent::Change(namespace, change) = event else {
+            panic!("{event:?}")
+        };
+        assert_eq!(namespace.as_deref(), Some("team"));
+        let (said, key, uid) = match *change {
+            WatchChange::Restart => return "restart".to_owned(),
+            WatchChange::Synced => return "synced".to_owned(),
+            WatchChange::Seen((key, task)) => ("seen", key, task.uid),
+            WatchChange::Gone((key, uid)) => ("gone", key, uid.as_str().to_owned()),
+        };
+        assert_eq!(
+            (key.namespace.as_str(), uid),
+            ("team", format!("uid of {}", key.name))
+        );
+        format!("{said} {}", key.name)
+    }
+
     #[tokio::test]
     async fn the_pipeline_is_shown_its_tasks_as_long_as_they_have_the_label() {
         let (out, mut events) = mpsc::channel(1);
@@ -152,30 +170,7 @@ mod tests {
             (task("own", false), None),
         ] {
             tasks.show(&change).await;
-            let shown = events.try_recv().ok().map(|event| {
-                let PipelineTaskEvent::Change(namespace, change) = event else {
-                    panic!("{event:?}")
-                };
-                assert_eq!(namespace.as_deref(), Some("team"));
-                match change {
-                    WatchChange::Restart => "restart".to_owned(),
-                    WatchChange::Synced => "synced".to_owned(),
-                    WatchChange::Seen((key, task)) => {
-                        assert_eq!(
-                            (key.namespace.as_str(), task.uid),
-                            ("team", format!("uid of {}", key.name))
-                        );
-                        format!("seen {}", key.name)
-                    }
-                    WatchChange::Gone((key, uid)) => {
-                        assert_eq!(
-                            (key.namespace.as_str(), uid.as_str()),
-                            ("team", &*format!("uid of {}", key.name))
-                        );
-                        format!("gone {}", key.name)
-                    }
-                }
-            });
+            let shown = events.try_recv().ok().map(said);
             assert_eq!(shown.as_deref(), expected, "{change:?}");
         }
     }

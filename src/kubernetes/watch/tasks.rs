@@ -47,7 +47,9 @@ pub async fn tasks(
         // If the channel is full, the next error sends it again.
         if is_forbidden(error) {
             _ = reported.try_send(TaskWatchEvent::Refused(refused.clone()).into());
-            refusals.iter().for_each(|report| report());
+            if let Some(report) = &refusals {
+                report();
+            }
         }
     };
     let events = endless_with(api, of_tenants(), metrics, scope.kind.plural(), received);
