@@ -8,6 +8,7 @@ mod chart_lookups;
 mod controller;
 mod debug_log;
 mod effects;
+mod events;
 mod kind;
 mod kinds;
 mod lookup_queue;

@@ -35,8 +35,8 @@ use super::namespace_status::NamespaceWork;
 use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
 use super::rollouts::RolloutState;
-use super::store::{PipelineChange, PipelineStore};
-use super::watches::{PipelineWatchEvent, task_scopes, watch_all};
+use super::store::PipelineStore;
+use super::watches::{task_scopes, watch_all};
 use super::work::{PipelineKey, TargetWork, WorkOutcome};
 use super::work_rounds::WorkRounds;
 use super::writes::{PipelineWriter, Written};
@@ -45,7 +45,7 @@ use super::writes::{PipelineWriter, Written};
 const WORKERS: usize = 16;
 /// Time in which changes that concern the Targets of a namespace are gathered.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
-/// Keys that are looked at before events are handled again, and events of tasks before keys are: the watch that brings them waits.
+/// Keys that are looked at before events are handled again.
 const AT_ONCE: usize = 64;
 /// Longest wait while nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -178,51 +178,6 @@ impl PipelineController {
         while self.workers.join_next().await.is_some() {}
         // What they were at is done again by the next hub.
         self.prunes.workers.shutdown().await;
-    }
-
-    /// Handles what the watch of tasks shows, and some of what already waits: a full channel keeps the controller of tasks waiting too.
-    fn handle_task_events(
-        &mut self,
-        first: PipelineTaskEvent,
-        others: &mut mpsc::Receiver<PipelineTaskEvent>,
-    ) {
-        self.handle_watch_event(first.into());
-        for _ in 1..AT_ONCE {
-            let Ok(event) = others.try_recv() else { break };
-            self.handle_watch_event(event.into());
-        }
-    }
-
-    fn handle_watch_event(&mut self, event: PipelineWatchEvent) {
-        // The event may show one of them, and is no news then.
-        self.take_in_writes();
-        let was_listed = self.store.is_listed();
-        let change = match event {
-            PipelineWatchEvent::Object(kind, scope, event) => {
-                (kind.handle_event)(&mut self.store, &scope, event)
-            }
-            PipelineWatchEvent::Grant(scope, event) => self.store.handle_grant_event(&scope, event),
-            PipelineWatchEvent::Task(scope, change) => self.store.handle_task_change(&scope, change),
-            PipelineWatchEvent::Refused(scope) => self.store.handle_refusal(&scope),
-        };
-        self.look_at_room(&change);
-        match change {
-            PipelineChange::Concerned(namespace, found) => {
-                if self.rollouts.mark(&namespace, &found) {
-                    self.settle();
-                }
-                self.wake(*found);
-            }
-            PipelineChange::Listed if self.store.is_listed() => {
-                self.settings.rules.unread = self.store.unread();
-                self.wake_all();
-                if !was_listed {
-                    let targets = self.store.objects.targets.len();
-                    tracing::info!(targets, "the pipeline knows all its objects");
-                }
-            }
-            PipelineChange::Nothing | PipelineChange::Listed => {}
-        }
     }
 
     /// Looks at rollouts in a while, together with what changes until then.
@@ -419,6 +374,7 @@ pub(super) mod tests {
     use crate::api::pipeline::{HydratedTarget, HydratedTargetStatus, PruneProgress, Target, TargetStatus};
     use crate::controllers::pipeline::kinds::KINDS;
     use crate::controllers::pipeline::store::WatchScope;
+    use crate::controllers::pipeline::watches::PipelineWatchEvent;
     use crate::controllers::pipeline::written_objects::tests::version;
     use crate::controllers::prune;
     use crate::kubernetes::apply::CallError;

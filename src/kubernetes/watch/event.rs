@@ -24,6 +24,14 @@ pub enum WatchChange<T, G = TaskUid> {
     Gone(G),
 }
 
+/// A task that a watch shows.
+#[derive(Debug)]
+pub(super) struct ShownTask {
+    pub task: Box<Task>,
+    /// Whether it has the label of a task that the pipeline made.
+    pub has_pipeline_label: bool,
+}
+
 /// A grant as it is remembered.
 #[derive(Clone, Debug)]
 pub struct ObservedGrant {

@@ -11,8 +11,7 @@ use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::task::model::TaskId;
 use crate::plan::task::status_seal::SealKey;
 
-use super::event::WatchChange;
-use super::tasks::ShownTask;
+use super::event::{ShownTask, WatchChange};
 
 /// A task that the pipeline made, with its key; of one that is gone, or lost its label, the UID.
 pub type PipelineTaskChange = WatchChange<(ObjectKey, PipelineTask), (ObjectKey, TaskUid)>;

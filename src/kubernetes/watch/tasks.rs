@@ -17,18 +17,10 @@ use crate::plan::task::model::{Task, TaskId};
 use super::decoded_specs::DecodedSpecs;
 use super::endless::{api_in, change, endless_with};
 use super::errors::is_forbidden;
-use super::event::{ReceivedEvent, TaskWatchEvent, WatchChange};
+use super::event::{ReceivedEvent, ShownTask, TaskWatchEvent, WatchChange};
 use super::pipeline_tasks::{PipelineTaskSender, PipelineTasks};
 use super::scope::TaskWatchScope;
 use super::tenant_objects::of_tenants;
-
-/// A task that a watch shows.
-#[derive(Debug)]
-pub(super) struct ShownTask {
-    pub task: Box<Task>,
-    /// Whether it has the label of a task that the pipeline made.
-    pub has_pipeline_label: bool,
-}
 
 /// Watches the tasks of a scope until the channel closes, and shows the pipeline its own.
 pub async fn tasks(
