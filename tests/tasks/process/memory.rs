@@ -1,7 +1,6 @@
 //! What is in the memory of the hub and of the renderer stays there: no core file, and no look from beside.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use renderhub_harness::process::Process;
 use renderhub_harness::wait_for;
 use rustix::process::{Signal, getuid};
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use support::LIMIT;
 use support::programs;
@@ -113,7 +113,7 @@ async fn no_other_user_reads_the_hubs_memory() -> Result<()> {
     let open = start("open", dir.path(), Path::new("/bin/sleep"), &["60"])?;
     is_open(&open).await?;
     drop(open);
-    let nobody = TcpListener::bind("127.0.0.1:0")?;
+    let nobody = TcpListener::bind("127.0.0.1:0").await?;
     let config: PathBuf = support::proxy::kubeconfig(nobody.local_addr()?)?;
     let copy = dir.path().join("kubeconfig");
     fs::copy(config, &copy)?;
@@ -127,8 +127,8 @@ async fn no_other_user_reads_the_hubs_memory() -> Result<()> {
     fs::remove_file(dir.path().join("program"))?;
     let process = start("hub", dir.path(), hub, &args)?;
     // Who asks has started; the answer never comes.
-    let asked = tokio::task::spawn_blocking(move || nobody.accept());
-    let _connection = tokio::time::timeout(LIMIT, asked).await???;
+    let asked = nobody.accept();
+    let _connection = tokio::time::timeout(LIMIT, asked).await??;
     keeps_its_memory(&process, dir.path()).await
 }
 
@@ -136,7 +136,7 @@ async fn no_other_user_reads_the_hubs_memory() -> Result<()> {
 #[tokio::test]
 async fn no_other_user_reads_the_renderers_memory() -> Result<()> {
     let dir = open_directory()?;
-    let registry = TcpListener::bind("127.0.0.1:0")?;
+    let registry = TcpListener::bind("127.0.0.1:0").await?;
     let config = json!({"type": "bootstrap", "bootstrap": {"chart": {"name": "boot", "version": "1.0.0"}, "input": {}}});
     fs::write(dir.path().join("config.json"), config.to_string())?;
     let url = format!("--url=oci://{}/a/boot:1.0.0", registry.local_addr()?);
@@ -149,7 +149,6 @@ async fn no_other_user_reads_the_renderers_memory() -> Result<()> {
         "config.json",
     ];
     let process = start("renderer", dir.path(), renderer, &args)?;
-    let asked = tokio::task::spawn_blocking(move || registry.accept());
-    let _connection = tokio::time::timeout(LIMIT, asked).await???;
+    let _connection = tokio::time::timeout(LIMIT, registry.accept()).await??;
     keeps_its_memory(&process, dir.path()).await
 }
