@@ -52,7 +52,9 @@ fn as_nobody(program: &str, args: &[&str]) -> Command {
 /// The program with core files allowed, in the directory.
 fn start(name: &str, dir: &Path, program: &Path, args: &[&str]) -> Result<Process> {
     let own = dir.join("program");
-    fs::copy(program, &own)?;
+    // By a process of its own: one that another test forks while this one has the copy open for writing would keep it from being run.
+    let copied = Command::new("cp").arg(program).arg(&own).status()?;
+    ensure!(copied.success(), "the program cannot be copied");
     let all = ["-c", "ulimit -c unlimited; exec \"$@\"", "sh", "./program"];
     let mut command = as_nobody("sh", &[&all[..], args].concat());
     command
