@@ -1,6 +1,6 @@
 //! The API server's audit log as typed events, for tests that count requests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
+use memchr::memmem;
 use serde::Deserialize;
 
 use crate::identity::Identity;
@@ -123,16 +124,15 @@ impl Audit {
     /// If the marker does not show in time.
     pub async fn mark(&self) -> Result<Mark> {
         let api: Api<ConfigMap> = Api::namespaced(self.admin.client().await?, "default");
-        let mut end = 0;
+        let mut end = self.length();
         for _ in 0..2 {
             let marker = format!("{MARKER}{}", rundir::random_hex(8)?);
             api.get_metadata_opt(&marker).await?;
             end = wait_for("a marker in the audit log", Duration::from_secs(20), async || {
                 let log = self.read(Mark(end))?;
-                let found = log
-                    .find(&marker)
-                    .and_then(|at| Some(at + log[at..].find('\n')? + 1));
-                Ok(found
+                let found = memmem::find(&log, marker.as_bytes());
+                let line = found.and_then(|at| Some(at + memchr::memchr(b'\n', &log[at..])? + 1));
+                Ok(line
                     .and_then(|offset| u64::try_from(offset).ok())
                     .map(|offset| end + offset))
             })
@@ -146,9 +146,20 @@ impl Audit {
     /// # Errors
     /// If the log cannot be read.
     pub fn lines_with(&self, word: &str) -> Result<String> {
-        let log = self.read(Mark::START)?;
-        let lines = log.lines().filter(|line| line.contains(word));
-        Ok(lines.collect::<Vec<_>>().join("\n"))
+        Ok(lines_with(&self.read(Mark::START)?, word).join("\n"))
+    }
+
+    /// The resources, in the plural, of which requests wrote something in this namespace up to now: there are objects of no
+    /// other. Only `system:` users whose requests the log leaves out are not counted, which write nothing in a test's namespace.
+    ///
+    /// # Errors
+    /// As [`Audit::mark`] and [`Audit::between`].
+    pub async fn written_in(&self, namespace: &str) -> Result<BTreeSet<String>> {
+        let now = self.mark().await?;
+        let word = format!("\"namespace\":\"{namespace}\"");
+        let mut events = self.events(Mark::START, now, &word)?;
+        events.retain(|event| event.is_write() && event.namespace == namespace);
+        Ok(events.into_iter().map(|event| event.resource).collect())
     }
 
     /// Every event between two places, in the order of the log.
@@ -160,14 +171,17 @@ impl Audit {
     }
 
     fn events(&self, from: Mark, to: Mark, word: &str) -> Result<Vec<Event>> {
-        let log = self.read(from)?;
-        let length = usize::try_from(to.0.saturating_sub(from.0))?.min(log.len());
-        let lines = log.get(..length).context("a place inside a character")?.lines();
-        let asked_for = lines.filter(|line| line.contains(word));
-        let events: Result<Vec<Event>> = asked_for.map(parse).collect();
+        let lines = self.lines_between(from, to, word)?;
+        let events: Result<Vec<Event>> = lines.iter().map(|line| parse(line)).collect();
         let mut events = events?;
         events.retain(|event| !event.name.starts_with(MARKER));
         Ok(events)
+    }
+
+    fn lines_between(&self, from: Mark, to: Mark, word: &str) -> Result<Vec<String>> {
+        let log = self.read(from)?;
+        let length = usize::try_from(to.0.saturating_sub(from.0))?.min(log.len());
+        Ok(lines_with(&log[..length], word))
     }
 
     /// Every event of requests answered up to now.
@@ -210,21 +224,46 @@ impl Audit {
     /// If the log cannot be read.
     pub fn refused(&self, user: &str) -> Result<Vec<Event>> {
         let log = self.read(Mark::START)?;
-        let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
-        let may_be_one = |line: &&str| line.contains("\"code\":403") && line.contains(user);
-        let events: Result<Vec<Event>> = whole.lines().filter(may_be_one).map(parse).collect();
+        let whole = &log[..memchr::memrchr(b'\n', &log).map_or(0, |end| end + 1)];
+        let mut lines = lines_with(whole, "\"code\":403");
+        lines.retain(|line| line.contains(user));
+        let events: Result<Vec<Event>> = lines.iter().map(|line| parse(line)).collect();
         let mut events = events?;
         events.retain(|event| event.user == user && event.code == 403 && event.impersonated_user.is_none());
         Ok(events)
     }
 
-    fn read(&self, from: Mark) -> Result<String> {
+    fn read(&self, from: Mark) -> Result<Vec<u8>> {
         let mut file = std::fs::File::open(&self.path).context("there is no audit log yet")?;
         file.seek(SeekFrom::Start(from.0))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(bytes)
     }
+
+    /// Nothing while the API server has written none.
+    fn length(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |file| file.len())
+    }
+}
+
+/// The lines with this word. The whole log is searched for the word and not divided into lines first, because a log that many
+/// tests share has many megabytes, of which a test asks for few.
+fn lines_with(log: &[u8], word: &str) -> Vec<String> {
+    let finder = memmem::Finder::new(word);
+    let (mut lines, mut from) = (Vec::new(), 0);
+    while let Some(found) = log
+        .get(from..)
+        .filter(|rest| !rest.is_empty())
+        .and_then(|rest| finder.find(rest))
+    {
+        let at = from + found;
+        let begin = memchr::memrchr(b'\n', &log[..at]).map_or(0, |end| end + 1);
+        let end = memchr::memchr(b'\n', &log[at..]).map_or(log.len(), |end| at + end);
+        lines.push(String::from_utf8_lossy(&log[begin..end]).into_owned());
+        from = end + 1;
+    }
+    lines
 }
 
 const MARKER: &str = "audit-marker-";
@@ -326,6 +365,21 @@ mod tests {
         let tried = line.replace("jobs/j/status", "jobs?dryRun=All");
         assert!(!parse(&tried).unwrap().is_write(), "a dry run changes nothing");
         assert!(parse("{}").is_err());
+    }
+
+    #[test]
+    fn lines_with_a_word_are_found_wherever_they_are() {
+        let log = b"hub a\nother\n\nhub hub b\n\xff hub\nlast hub";
+        assert_eq!(
+            lines_with(log, "hub"),
+            ["hub a", "hub hub b", "\u{fffd} hub", "last hub"]
+        );
+        assert_eq!(
+            lines_with(b"a\n\nb\n", ""),
+            ["a", "", "b"],
+            "every line has no word"
+        );
+        assert!(lines_with(b"", "").is_empty() && lines_with(b"a\n", "b").is_empty());
     }
 
     fn event(second: u64, user: &str, action: (&str, &str), name: &str, code: u16) -> Event {

@@ -4,11 +4,13 @@
 //! namespace and renderhub's own cluster-wide ones, every log of the hub, what its admin server serves, the audit log of its
 //! requests, and what the kernel shows of it. It does not read the places where a secret belongs, nor what a test wrote itself.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use kube::{Client, ResourceExt as _};
 use renderhub::api::labels::{FIELD_MANAGER, GROUP, PIPELINE};
 use renderhub_harness::canary::{Canaries, Hit};
 use renderhub_harness::reach::{self, Kind};
@@ -70,7 +72,7 @@ fn key_of(identity: &Identity) -> Result<Canaries> {
 pub type Object = (String, DynamicObject);
 
 /// The kinds of a control plane; asked for once in a test binary, as its planes serve the same.
-async fn kinds(plane: &ControlPlane) -> Result<&'static [Kind]> {
+async fn kinds(plane: &ControlPlane) -> Result<&'static Vec<Kind>> {
     static KINDS: OnceCell<Vec<Kind>> = OnceCell::const_new();
     let all = KINDS
         .get_or_try_init(async || reach::kinds(&plane.admin().client().await?).await)
@@ -99,12 +101,8 @@ impl Stage {
         let client = self.plane.admin().client().await?;
         let kinds = kinds(self.plane).await?;
         let mut all = Vec::new();
-        let others = self.others.iter().map(String::as_str);
-        for namespace in [&self.scope.tenant, &self.scope.rendering, "default"]
-            .into_iter()
-            .chain(others)
-        {
-            all.extend(reach::objects(&client, kinds, Some(namespace)).await?);
+        for namespace in self.namespaces_in_reach() {
+            all.extend(self.objects_in(&client, namespace).await?);
         }
         // All stages of a plane have one default namespace: what another one planted there is its own to find.
         all.retain(|(_, object)| {
@@ -119,6 +117,54 @@ impl Stage {
         let own: Vec<_> = kinds.iter().filter(is_ours).cloned().collect();
         all.extend(reach::objects(&client, &own, None).await?);
         Ok(all)
+    }
+
+    fn namespaces_in_reach(&self) -> impl Iterator<Item = &str> {
+        let others = self.others.iter().map(String::as_str);
+        [&self.scope.tenant, &self.scope.rendering, "default"]
+            .into_iter()
+            .chain(others)
+    }
+
+    /// Every object of a namespace. Kinds that no request wrote there are not listed: a control plane has some fifty, and lists
+    /// of nothing were a quarter of all requests of the tests.
+    async fn objects_in(&self, client: &Client, namespace: &str) -> Result<Vec<Object>> {
+        let mut kinds = kinds(self.plane).await?.clone();
+        if let Ok(audit) = self.plane.audit() {
+            let written = audit.written_in(namespace).await?;
+            kinds.retain(|kind| written.contains(&kind.resource.plural));
+        }
+        reach::objects(client, &kinds, Some(namespace)).await
+    }
+
+    /// Kind, namespace and name of the objects of this stage's namespaces that a list of every kind shows and the scan does not
+    /// read: none, as long as the audit log names what was written.
+    ///
+    /// # Errors
+    /// If something cannot be read.
+    pub async fn unread_objects(&self) -> Result<Vec<String>> {
+        let client = self.plane.admin().client().await?;
+        let names = |objects: Vec<Object>| -> BTreeSet<String> {
+            let name = |(kind, object): Object| {
+                format!(
+                    "{kind} {} {}",
+                    object.namespace().unwrap_or_default(),
+                    object.name_any()
+                )
+            };
+            objects.into_iter().map(name).collect()
+        };
+        let mut unread = Vec::new();
+        for namespace in self.namespaces_in_reach() {
+            let all = names(reach::objects(&client, kinds(self.plane).await?, Some(namespace)).await?);
+            let read = names(self.objects_in(&client, namespace).await?);
+            // The API server's own Service, in whose writes the log has no interest.
+            let others = all
+                .difference(&read)
+                .filter(|name| !name.ends_with(" default kubernetes"));
+            unread.extend(others.cloned());
+        }
+        Ok(unread)
     }
 
     /// Every text of this stage's hub, with its place.

@@ -107,6 +107,13 @@ async fn a_leak_in_an_object_is_found() -> Result<()> {
         .condition(&task, JobScheduled, "True", "JobScheduled")
         .await?;
     ensure!(stage.hits().await?.is_empty(), "nothing is planted yet");
+    // Other tests change the default namespace between two looks.
+    wait_for("the scan to read every object", LIMIT, async || {
+        let unread = stage.unread_objects().await?;
+        ensure!(unread.is_empty(), "not read: {unread:?}");
+        Ok(Some(()))
+    })
+    .await?;
     let (job, name) = (stage.job_of(&task).await?.name_any(), task.name_any());
     // So that it does not put right what is planted.
     stage.kill_hub();
