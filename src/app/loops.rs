@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
-use crate::api::names::TaskKind;
 use crate::controllers::pipeline::{PipelineController, PipelinePruning};
 use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
 use crate::controllers::prune::{PermittedAddresses, Pruner, PrunerParts};
@@ -285,7 +284,6 @@ impl HubParts {
         }
         for scope in scopes {
             let (client, metrics) = (self.client.clone(), self.metrics.clone());
-            let pipeline = pipeline.filter(|_| scope.kind == TaskKind::RenderTask);
             loops.spawn(watches::tasks(
                 client,
                 scope,

@@ -232,17 +232,23 @@ fn has_few_values(text: &str) -> bool {
 
 /// How many values a JSON text has, give or take the empty lists and objects, which count as one more.
 fn values(text: &str) -> usize {
-    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
-    for byte in text.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_text => is_escaped = true,
-            b'"' => is_text = !is_text,
-            b'{' | b'[' | b',' if !is_text => count += 1,
-            _ => {}
-        }
+    let (mut count, mut rest) = (1, text.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        rest = if *byte == b'"' { after_string(after) } else { after };
+        count += usize::from(matches!(byte, b'{' | b'[' | b','));
     }
     count
+}
+
+/// What follows a JSON string, from after its first quote; nothing where it does not end.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[at] == b'"' {
+            return &rest[at + 1..];
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    &[]
 }
 
 /// Metadata without the fields that the hub never uses: managed fields alone are larger than the rest of a finished task, and

@@ -36,7 +36,7 @@ use super::progress::LeftStatuses;
 use super::prune_queue::{PipelinePruning, PruneQueue};
 use super::rollouts::RolloutState;
 use super::store::PipelineStore;
-use super::watches::{task_scopes, watch_all};
+use super::watches::watch_all;
 use super::work::{PipelineKey, TargetWork, WorkOutcome};
 use super::work_rounds::WorkRounds;
 use super::writes::{PipelineWriter, Written};
@@ -147,7 +147,6 @@ impl PipelineController {
     ) {
         let (scopes, mut events) = watch_all(&client, &self.settings.rules, &self.metrics);
         self.store.unlisted.extend(scopes);
-        self.store.unlisted.extend(task_scopes(&self.settings.rules));
         loop {
             let wait = self.wait();
             tokio::select! {

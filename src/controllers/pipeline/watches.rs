@@ -63,7 +63,7 @@ fn namespaces(rules: &ReferenceRules) -> Vec<WatchedNamespace> {
 }
 
 /// What the watches of tasks cover, which show the pipeline its own.
-pub(super) fn task_scopes(rules: &ReferenceRules) -> impl Iterator<Item = WatchScope> {
+fn task_scopes(rules: &ReferenceRules) -> impl Iterator<Item = WatchScope> {
     let served = namespaces(rules)
         .into_iter()
         .filter(|(_, is_catalog)| !is_catalog);
@@ -74,13 +74,13 @@ pub(super) fn task_scopes(rules: &ReferenceRules) -> impl Iterator<Item = WatchS
 }
 
 /// Watches every kind in the namespaces that are served and the kinds of a catalog in those of catalogs; grants only where
-/// references may cross namespaces.
+/// references may cross namespaces. The scopes are those of tasks too, whose events come from the watches of all tasks.
 pub(super) fn watch_all(
     client: &Client,
     rules: &ReferenceRules,
     metrics: &Metrics,
 ) -> (Vec<WatchScope>, SelectAll<BoxStream<'static, PipelineWatchEvent>>) {
-    let (mut scopes, mut all) = (Vec::new(), Vec::new());
+    let (mut scopes, mut all): (Vec<_>, _) = (task_scopes(rules).collect(), Vec::new());
     for (namespace, is_catalog) in &namespaces(rules) {
         let mut add = |plural, watch: &dyn Fn(WatchScope) -> BoxStream<'static, PipelineWatchEvent>| {
             let scope = WatchScope {
@@ -117,8 +117,8 @@ mod tests {
     /// What is watched with these rules, as `NAMESPACE/KIND`.
     fn watched(rules: &ReferenceRules) -> Vec<String> {
         let (scopes, _) = watch_all(&client_to_nowhere(), rules, &Metrics::new().0);
-        let mut all: Vec<_> = task_scopes(rules)
-            .chain(scopes)
+        let mut all: Vec<_> = scopes
+            .into_iter()
             .map(|scope| format!("{}/{}", scope.namespace.as_deref().unwrap_or("*"), scope.plural))
             .collect();
         all.sort();

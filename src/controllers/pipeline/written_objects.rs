@@ -362,11 +362,15 @@ pub(super) mod tests {
     #[test]
     fn an_event_of_the_version_that_the_hub_wrote_is_news_where_a_tenant_changed_the_object() {
         let forged = json!({"chartUrl": "oci://registry.test/forged:1"});
+        let too_many: serde_json::Map<_, _> = (0..1_000).map(|n| (n.to_string(), json!(""))).collect();
+        let too_many = Value::Object(too_many);
         for (version, pointer, value, is_news) in [
             ("2", "/metadata/name", json!("made"), false),
             ("2", "/status", forged.clone(), false),
             ("3", "/status", forged, true),
             ("2", "/metadata/labels", json!({"env": "prod"}), true),
+            // Of too many labels the hub keeps none, as if there were none.
+            ("2", "/metadata/labels", too_many, true),
             ("2", "/metadata/generation", json!(2), true),
             (
                 "2",

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::kept_labels::MAX_LABELS;
 use super::*;
 use crate::api::conditions::Reason;
-use crate::api::labels::FINALIZER;
+use crate::api::labels::{FINALIZER, PIPELINE};
 use crate::api::pipeline::{
     ComponentVersionSpec, PipelineStatus, ProfileSpec, ProfileStatus, ReleaseSpec, ReleaseStatus,
 };
@@ -305,4 +305,23 @@ fn counts(what: &str, counted: usize, info: AllocationInfo) {
         kept <= counted && counted < 6 * kept,
         "{what}: {kept} are kept, {counted} counted"
     );
+}
+
+#[test]
+fn a_task_of_the_pipeline_is_known_by_its_label() {
+    for (metadata, has_label) in [
+        (json!({}), false),
+        (json!({"labels": null}), false),
+        (json!({"labels": {}}), false),
+        (
+            json!({"labels": {"another": PIPELINE, "renderhub.dev/other": "shop"}}),
+            false,
+        ),
+        (json!({"labels": {"another": "", PIPELINE: "shop"}}), true),
+        (json!({"labels": {PIPELINE: ""}}), true),
+        (json!({"annotations": {PIPELINE: "shop"}}), false),
+    ] {
+        let read: SlimObject = serde_json::from_str(&object(&metadata, &spec())).unwrap();
+        assert_eq!(read.has_pipeline_label(), has_label, "{metadata}");
+    }
 }

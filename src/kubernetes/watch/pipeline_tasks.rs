@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::api::names::TaskUid;
+use crate::api::names::{TaskKind, TaskUid};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::task_state::PipelineTask;
 use crate::plan::task::model::TaskId;
 use crate::plan::task::status_seal::SealKey;
 
 use super::event::{ShownTask, WatchChange};
+use super::scope::TaskWatchScope;
 
 /// A task that the pipeline made, with its key; of one that is gone, or lost its label, the UID.
 pub type PipelineTaskChange = WatchChange<(ObjectKey, PipelineTask), (ObjectKey, TaskUid)>;
@@ -43,12 +44,14 @@ pub(super) struct PipelineTasks {
 }
 
 impl PipelineTasks {
-    pub fn new(sender: PipelineTaskSender, namespace: Option<Arc<str>>) -> Self {
-        Self {
+    /// `None` where the watch shows the platform's own tasks: the pipeline makes none of those, and the end of their list says nothing of
+    /// its own.
+    pub fn among(scope: &TaskWatchScope, sender: PipelineTaskSender) -> Option<Self> {
+        (scope.kind == TaskKind::RenderTask).then(|| Self {
             sender,
-            namespace,
+            namespace: scope.namespace.clone(),
             shown: HashSet::new(),
-        }
+        })
     }
 
     /// What tells the pipeline that the watch is refused, unless it has much else to take in: the next refusal says the same.
@@ -101,9 +104,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::names::TaskKind;
     use crate::plan::task::model::Task;
     use crate::plan::task::status_seal::KEY_BYTES;
+
+    fn tasks(
+        kind: TaskKind,
+        namespace: Option<&str>,
+    ) -> (Option<PipelineTasks>, mpsc::Receiver<PipelineTaskEvent>) {
+        let (out, events) = mpsc::channel(1);
+        let key = Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH));
+        let scope = TaskWatchScope {
+            kind,
+            namespace: namespace.map(Arc::from),
+        };
+        (
+            PipelineTasks::among(&scope, PipelineTaskSender { out, key }),
+            events,
+        )
+    }
+
+    #[test]
+    fn the_platforms_own_tasks_are_none_of_the_pipelines() {
+        assert!(tasks(TaskKind::ClusterRenderTask, None).0.is_none());
+        assert!(tasks(TaskKind::RenderTask, None).0.is_some());
+    }
 
     fn task(name: &str, has_pipeline_label: bool) -> WatchChange<ShownTask, TaskId> {
         let meta = ObjectMeta {
@@ -148,9 +172,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_pipeline_is_shown_its_tasks_as_long_as_they_have_the_label() {
-        let (out, mut events) = mpsc::channel(1);
-        let key = Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH));
-        let mut tasks = PipelineTasks::new(PipelineTaskSender { out, key }, Some("team".into()));
+        let (tasks, mut events) = tasks(TaskKind::RenderTask, Some("team"));
+        let mut tasks = tasks.unwrap();
         for (change, expected) in [
             (WatchChange::Restart, Some("restart")),
             (task("own", true), Some("seen own")),
@@ -176,9 +199,8 @@ mod tests {
 
     #[test]
     fn a_refusal_waits_for_no_room_in_the_channel() {
-        let (out, mut events) = mpsc::channel(1);
-        let key = Arc::new(SealKey::new([0; KEY_BYTES], Timestamp::UNIX_EPOCH));
-        let report = PipelineTasks::new(PipelineTaskSender { out, key }, None).refusals();
+        let (tasks, mut events) = tasks(TaskKind::RenderTask, None);
+        let report = tasks.unwrap().refusals();
         report();
         report();
         assert!(matches!(events.try_recv(), Ok(PipelineTaskEvent::Refused(None))));

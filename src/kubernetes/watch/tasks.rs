@@ -32,7 +32,7 @@ pub async fn tasks(
 ) {
     let resource = task_resource(scope.kind);
     let api: Api<SlimObject> = api_in(&client, scope.namespace.as_deref(), &resource);
-    let mut pipeline = pipeline.map(|sender| PipelineTasks::new(sender, scope.namespace.clone()));
+    let mut pipeline = pipeline.and_then(|sender| PipelineTasks::among(&scope, sender));
     let (reported, refused) = (out.clone(), scope.clone());
     let refusals = pipeline.as_ref().map(PipelineTasks::refusals);
     let received = move |error: &watcher::Error| {
