@@ -122,7 +122,9 @@ impl TenantSessions {
             Err(TenantReadError::Unauthorized) => {}
             answer => return answer,
         }
-        let (ReadIdentity::ServiceAccount(account), Some(token)) = (identity, session.token()) else {
+        // Only a token that the hub asked for itself can be asked for once more.
+        let requested = session.token().filter(|_| self.method == IdentityMethod::Token);
+        let (ReadIdentity::ServiceAccount(account), Some(token)) = (identity, requested) else {
             return Err(TenantReadError::Unauthorized);
         };
         let token = self.tokens.replace_refused(account, token).await;
