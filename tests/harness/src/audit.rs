@@ -150,7 +150,8 @@ impl Audit {
     }
 
     /// The resources, in the plural, of which requests wrote something in this namespace up to now: there are objects of no
-    /// other. Only `system:` users whose requests the log leaves out are not counted, which write nothing in a test's namespace.
+    /// other. The log leaves out what the API server, the scheduler and
+    /// the controller manager write as themselves, which is nothing in a namespace of a test.
     ///
     /// # Errors
     /// As [`Audit::mark`] and [`Audit::between`].

@@ -126,8 +126,8 @@ impl Stage {
             .chain(others)
     }
 
-    /// Every object of a namespace. Kinds that no request wrote there are not listed: a control plane has some fifty, and lists
-    /// of nothing were a quarter of all requests of the tests.
+    /// Every object of a namespace. Kinds that no request wrote there are not listed: a control plane has dozens, and lists of
+    /// nothing were a quarter of the requests of `tasks`.
     async fn objects_in(&self, client: &Client, namespace: &str) -> Result<Vec<Object>> {
         let mut kinds = kinds(self.plane).await?.clone();
         if let Ok(audit) = self.plane.audit() {
@@ -158,7 +158,7 @@ impl Stage {
         for namespace in self.namespaces_in_reach() {
             let all = names(reach::objects(&client, kinds(self.plane).await?, Some(namespace)).await?);
             let read = names(self.objects_in(&client, namespace).await?);
-            // The API server's own Service, in whose writes the log has no interest.
+            // The API server's own Service, whose writes the log leaves out.
             let others = all
                 .difference(&read)
                 .filter(|name| !name.ends_with(" default kubernetes"));
