@@ -5,15 +5,12 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 
 use crate::api::{ClusterRegistry, QueuePolicy, RenderCluster, RendererClass};
-use crate::base::metrics::Metrics;
-use crate::kubernetes::watch::dynamic;
 
-use super::state::{CatalogController, KindStores, PlatformKind};
+use super::state::{CatalogController, KindStores, PlatformKind, PlatformWatchParts};
 
 mod class;
 mod cluster;
@@ -23,7 +20,7 @@ mod registry;
 /// What the controller does for one kind.
 pub(super) struct KindOperations {
     pub plural: &'static str,
-    pub watch: fn(&Client, &Metrics) -> BoxStream<'static, Event<DynamicObject>>,
+    pub watch: fn(&mut PlatformWatchParts) -> BoxStream<'static, Event<DynamicObject>>,
     pub handle_event: EventHandler,
     /// Makes the objects due that list a namespace; returns whether there are any.
     pub mark_listing: fn(&mut KindStores, &str) -> bool,
@@ -42,7 +39,7 @@ impl KindOperations {
     const fn of<K: PlatformKind>() -> Self {
         Self {
             plural: K::PLURAL,
-            watch: |client, metrics| dynamic::<K>(client, metrics, K::PLURAL),
+            watch: K::watch,
             handle_event: CatalogController::handle_object_event::<K>,
             mark_listing: |stores, namespace| K::store_mut(stores).mark_listing(namespace),
             allowed: |stores| Box::new(K::store(stores).allowed()),
