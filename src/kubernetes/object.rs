@@ -203,7 +203,8 @@ impl<M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for WatchedObject<M> {
 }
 
 /// The version of an object, by which those of one object are ordered.
-fn version_of(meta: &ObjectMeta) -> Option<u64> {
+#[must_use]
+pub fn version_of(meta: &ObjectMeta) -> Option<u64> {
     meta.resource_version.as_deref()?.parse().ok()
 }
 

@@ -45,5 +45,5 @@ pub(super) struct ClusterStatusWrite {
     pub(super) status: RenderClusterStatus,
     /// The status before the write; the watch may show the new one before the result arrives.
     pub(super) before: RenderClusterStatus,
-    pub(super) outcome: Result<Option<String>, CallError>,
+    pub(super) outcome: Result<Option<u64>, CallError>,
 }

@@ -162,7 +162,7 @@ impl ClusterController {
                         &written.status,
                         failure,
                     );
-                    seen.set_status(written.status, version.as_deref());
+                    seen.set_status(written.status, version);
                     self.written_at.insert(name, Timestamp::now());
                 }
             }

@@ -8,6 +8,7 @@ use kube::runtime::watcher::Event;
 
 use super::connection_bindings::KubeconfigRef;
 use crate::api::{RenderClusterSpec, RenderClusterStatus};
+use crate::kubernetes::object::version_of;
 use crate::plan::relist::{RelistMark, Relists};
 use crate::plan::remote::site::{ClusterName, Site};
 use crate::remote::connection_registry::RateLimit;
@@ -32,7 +33,7 @@ impl ObservedCluster {
             spec: serde_json::from_value(field("spec")).ok(),
             // An unreadable status is overwritten.
             status: serde_json::from_value(field("status")).unwrap_or_default(),
-            version: version_of(object.metadata.resource_version.as_deref()),
+            version: version_of(&object.metadata).unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(1),
             uid: object.metadata.uid.clone().unwrap_or_default(),
             listed: RelistMark::default(),
@@ -70,10 +71,10 @@ impl ObservedCluster {
     }
 
     /// Records the status that the hub wrote.
-    pub fn set_status(&mut self, status: RenderClusterStatus, version: Option<&str>) {
+    pub fn set_status(&mut self, status: RenderClusterStatus, version: Option<u64>) {
         let namespaces = std::mem::take(&mut self.status.namespaces);
         self.status = RenderClusterStatus { namespaces, ..status };
-        self.version = version_of(version);
+        self.version = version.unwrap_or_default();
     }
 }
 
@@ -160,11 +161,6 @@ impl ClusterStore {
     }
 }
 
-/// A resource version as a number, 0 where there is none.
-fn version_of(text: Option<&str>) -> u64 {
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -193,7 +189,7 @@ mod tests {
             version: Some("1.7".to_owned()),
             ..RenderClusterStatus::default()
         };
-        store.get_mut("a", "1").unwrap().set_status(status, Some("7"));
+        store.get_mut("a", "1").unwrap().set_status(status, Some(7));
         assert!(store.get_mut("a", "2").is_none(), "another one was written to");
         assert_eq!(store.take(Event::Apply(object("a", "1", 6, 2))), [changed("a")]);
         let again = store.take(Event::Apply(object("a", "1", 6, 2)));

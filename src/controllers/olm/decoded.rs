@@ -8,7 +8,7 @@ use crate::api::olm::{
     COPIED, COPIED_FROM, CatalogSourceSpec, ClusterServiceVersionSpec, ClusterServiceVersionStatus,
     SubscriptionSpec, SubscriptionStatus,
 };
-use crate::kubernetes::object::LabelledObject;
+use crate::kubernetes::object::{LabelledObject, version_of};
 use crate::kubernetes::pull_secrets::{COPY_MANAGER, ReadPullSecret};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
@@ -79,7 +79,7 @@ pub(super) fn source(
     known: Option<&ObservedSource>,
 ) -> Option<ObservedSource> {
     let meta = &secret.metadata;
-    let version = meta.resource_version.as_ref()?.parse().ok()?;
+    let version = version_of(meta)?;
     if let Some(known) =
         known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version)
     {
@@ -95,7 +95,7 @@ pub(super) fn source(
 /// A copy of such a Secret; what was read of it counts for its version.
 pub(super) fn copy(secret: &PartialObjectMeta<Secret>, known: Option<&ObservedCopy>) -> Option<ObservedCopy> {
     let meta = &secret.metadata;
-    let version = meta.resource_version.as_ref()?.parse().ok()?;
+    let version = version_of(meta)?;
     if let Some(known) =
         known.filter(|known| Some(&known.uid) == meta.uid.as_ref() && known.version >= version)
     {

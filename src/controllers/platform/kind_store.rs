@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::api::AllowedNamespace;
 use crate::api::labels::DEFAULT_CLASS;
 use crate::kubernetes::apply::CallError;
+use crate::kubernetes::object::version_of;
 use crate::plan::platform::namespaces;
 use crate::plan::platform::namespaces::{NamespaceUidPatch, NamespaceUids, named};
 use crate::plan::relist::ShownKeys;
@@ -173,9 +174,9 @@ impl<K: HasSpec> KindStore<K> {
     }
 
     /// Records the status that the hub wrote.
-    pub fn wrote(&mut self, name: &str, status: PlatformStatus, version: Option<&str>) {
+    pub fn wrote(&mut self, name: &str, status: PlatformStatus, version: Option<u64>) {
         if let Some(watched) = self.objects.get_mut(name) {
-            (watched.status, watched.version) = (status, version_of(version));
+            (watched.status, watched.version) = (status, version.unwrap_or_default());
         }
     }
 
@@ -284,7 +285,7 @@ impl<K: ListsNamespaces<Spec: DeserializeOwned>> StoredObject<K> {
                 .filter(|_| status.is_some()),
             is_default: default.is_some_and(|value| value == "true"),
             status: status.unwrap_or_default(),
-            version: version_of(object.metadata.resource_version.as_deref()),
+            version: version_of(&object.metadata).unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(1),
             uid: object.metadata.uid.unwrap_or_default(),
             is_outdated: false,
@@ -292,9 +293,4 @@ impl<K: ListsNamespaces<Spec: DeserializeOwned>> StoredObject<K> {
             corrected: 0,
         }
     }
-}
-
-/// A resource version as a number, 0 where there is none.
-fn version_of(text: Option<&str>) -> u64 {
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }

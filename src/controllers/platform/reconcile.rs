@@ -148,7 +148,7 @@ impl CatalogController {
             let version = version.await?;
             self.has_changed = true;
             let store = K::store_mut(&mut self.stores);
-            store.wrote(name, next, version.as_deref());
+            store.wrote(name, next, version);
             store.corrected(name, &patch);
         }
         Ok(())
@@ -212,7 +212,7 @@ impl CatalogController {
         };
         let version = self.hub_client.write_platform_status::<K>(resource, name, &write);
         let version = version.await?;
-        K::store_mut(&mut self.stores).wrote(name, next, version.as_deref());
+        K::store_mut(&mut self.stores).wrote(name, next, version);
         Ok(())
     }
 

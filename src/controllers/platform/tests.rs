@@ -65,7 +65,7 @@ fn a_late_event_does_not_hide_what_was_written() {
     assert_eq!(store.take(registry("1", (1, 5), &[("team-a", "1")])), new_spec);
     let mut status = store.get("main").unwrap().status.clone();
     status.namespaces.clear();
-    store.wrote("main", status, Some("7"));
+    store.wrote("main", status, Some(7));
     // The spec is new, the status in the event is older than what was written.
     assert_eq!(store.take(registry("1", (2, 6), &[("team-a", "1")])), new_spec);
     let known = store.get("main").unwrap();

@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use crate::api::labels::{GROUP, TARGET_FINALIZER, TARGET_SEAL, VERSION, pipeline_labels};
 use crate::api::pipeline::Target;
-use crate::kubernetes::object::LeanObject;
+use crate::kubernetes::object::{LeanObject, version_of};
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 
 use super::client::HubClient;
-use super::error::{CallError, done, found, in_place};
-use super::response::{WriteResponse, create, delete, manager};
+use super::error::{CallError, done, in_place};
+use super::response::{create, delete, manager, written_version};
 use super::transport::ResponseLimit;
 use super::transport_stage::TransportStage;
 use super::write_request::{finalizer_patch, json_patch, status_patch};
@@ -184,7 +184,7 @@ impl HubClient {
         let request = Request::new(path).create(&create(false), body);
         let made: LeanObject = self.objects.write("create", resource, request).await?;
         let metadata = made.metadata.read().0;
-        let version = metadata.resource_version.and_then(|version| version.parse().ok());
+        let version = version_of(&metadata);
         let created = metadata.uid.zip(version);
         created
             .map(|(uid, version)| CreatedObject { uid, version })
@@ -224,7 +224,7 @@ impl HubClient {
         };
         let targets = Request::new(Target::url_path(&(), Some(&key.namespace)));
         let request = json_patch(&targets, None, &key.name, &manager(), &operations);
-        version_of(in_place(self.objects.write("patch", "targets", request).await))
+        written_version(in_place(self.objects.write("patch", "targets", request).await))
     }
 
     /// Writes the whole status of an object of the pipeline; the new resource version, or `None` where the object is gone.
@@ -237,14 +237,8 @@ impl HubClient {
         write: StatusWrite<'_, T>,
     ) -> Result<Option<u64>, CallError> {
         let request = write.http_request::<K>();
-        version_of(self.objects.write(write.verb(), resource, request).await)
+        written_version(self.objects.write(write.verb(), resource, request).await)
     }
-}
-
-/// The resource version that a write made; `None` where the object is gone.
-fn version_of(answer: Result<WriteResponse, CallError>) -> Result<Option<u64>, CallError> {
-    let answer = found(answer)?;
-    Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
 }
 
 #[cfg(test)]

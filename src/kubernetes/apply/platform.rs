@@ -13,8 +13,8 @@ use crate::api::{RenderCluster, RenderClusterStatus};
 use crate::plan::platform::namespaces::NamespaceUidPatch;
 
 use super::client::HubClient;
-use super::error::{CallError, found};
-use super::response::{WriteResponse, manager};
+use super::error::CallError;
+use super::response::{manager, written_version};
 
 /// A change to the status of a platform object.
 #[derive(Clone, Debug, Serialize)]
@@ -48,7 +48,7 @@ impl HubClient {
         resource: &'static str,
         name: &str,
         write: &PlatformStatusPatch<'_>,
-    ) -> Result<Option<String>, CallError> {
+    ) -> Result<Option<u64>, CallError> {
         let mut body = json!({"metadata": {"uid": write.uid}, "status": write});
         if let Some(version) = write.version {
             body["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -66,7 +66,7 @@ impl HubClient {
         name: &str,
         uid: &str,
         status: &RenderClusterStatus,
-    ) -> Result<Option<String>, CallError> {
+    ) -> Result<Option<u64>, CallError> {
         // What is absent is named all the same: a merge would leave it as it was.
         let body = json!({"metadata": {"uid": uid}, "status": {
             "conditions": status.conditions,
@@ -86,10 +86,9 @@ impl HubClient {
         resource: &'static str,
         name: &str,
         body: &Value,
-    ) -> Result<Option<String>, CallError> {
+    ) -> Result<Option<u64>, CallError> {
         let request = Request::new(K::url_path(&(), None));
         let request = request.patch_subresource("status", name, &manager(), &Patch::Merge(body));
-        let answer: Option<WriteResponse> = found(self.objects.write("patch", resource, request).await)?;
-        Ok(answer.map(|answer| answer.metadata.resource_version))
+        written_version(self.objects.write("patch", resource, request).await)
     }
 }

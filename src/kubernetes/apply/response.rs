@@ -7,6 +7,8 @@ use serde::Deserialize;
 use crate::api::labels::FIELD_MANAGER;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 
+use super::error::{CallError, found};
+
 /// The fields of the response to a write.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct WriteResponse {
@@ -22,6 +24,12 @@ pub(super) struct WriteResponseMetadata {
     pub(super) deletion_timestamp: Option<Time>,
     #[serde(default)]
     pub(super) finalizers: FinalizerSummary,
+}
+
+/// The resource version that a write made; `None` where the object is gone.
+pub(super) fn written_version(answer: Result<WriteResponse, CallError>) -> Result<Option<u64>, CallError> {
+    let answer = found(answer)?;
+    Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
 }
 
 pub(super) fn manager() -> PatchParams {
