@@ -16,7 +16,7 @@ use crate::controllers::platform::PublishedCatalog;
 use crate::controllers::tasks::controller::ControllerOutputs;
 use crate::kubernetes::events::EventRecorder;
 use crate::kubernetes::tenant::TenantSessions;
-use crate::kubernetes::watch::{ClusterEvents, ReceivedEvent, render_clusters};
+use crate::kubernetes::watch::ReceivedEvent;
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::remote::address::AddressPolicy;
 use crate::plan::remote::health::ConnectionTiming;
@@ -34,13 +34,11 @@ const REPORTS: usize = 64;
 /// Namespaces of the tasks whose remains are still on a cluster.
 pub(super) type LeftoverNamespaces = watch::Receiver<Arc<BTreeSet<String>>>;
 
-/// The cluster controller, and what the other controllers need of it.
+/// The cluster controller, and what the task controller needs of it.
 pub(super) struct RemoteParts {
     pub controller: ClusterController,
     pub site_clients: Arc<dyn SiteClients>,
     pub outputs: ControllerOutputs,
-    /// Its watch of `RenderClusters`, as the catalog controller reads it.
-    pub cluster_events: ClusterEvents,
     pub leftover_namespaces: LeftoverNamespaces,
 }
 
@@ -64,11 +62,9 @@ pub(super) fn build(hub: &HubParts, needs: RemoteDependencies) -> Result<RemoteP
     let (request, site_requests) = mpsc::unbounded_channel();
     let (publish_active, active) = watch::channel(Arc::default());
     let (publish_leftovers, leftover_namespaces) = watch::channel(Arc::default());
-    let (clusters, cluster_events) = render_clusters(&hub.client, &hub.metrics);
     let controller = ClusterController::new(ClusterControllerParts {
         client: hub.client.clone(),
         hub_client: hub.hub_client.clone(),
-        clusters,
         namespace: hub.settings.clusters.namespace.clone(),
         sessions: needs.sessions,
         registry: registry.clone(),
@@ -89,7 +85,6 @@ pub(super) fn build(hub: &HubParts, needs: RemoteDependencies) -> Result<RemoteP
             active: publish_active,
             leftover_namespaces: publish_leftovers,
         },
-        cluster_events,
         leftover_namespaces,
     })
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
 use super::hub_parts::HubParts;
 use super::{clusters, preflight_loop, start, unserved_namespaces};
 use crate::controllers::pipeline::{PipelineController, PipelinePruning};
-use crate::controllers::platform::{CatalogController, DryRunContext, PlatformWatchParts, PublishedCatalog};
+use crate::controllers::platform::{CatalogController, DryRunContext, PublishedCatalog};
 use crate::controllers::prune::{PermittedAddresses, Pruner, PrunerParts};
 use crate::controllers::pull_copies::PullCopies;
 use crate::controllers::tasks::controller::{ControllerOutputs, TaskController};
@@ -22,7 +23,9 @@ use crate::kubernetes::pod_results::PodResults;
 use crate::kubernetes::preflight::FactCollector;
 use crate::kubernetes::tenant::TenantSessions;
 use crate::kubernetes::watch as watches;
-use crate::kubernetes::watch::{ClusterEvents, PipelineTaskSender, ReceivedEvent, TaskWatchScope};
+use crate::kubernetes::watch::{PipelineTaskSender, ReceivedEvent, TaskWatchScope};
+use crate::kubernetes::write_fence;
+use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::pull_secrets::pull_failure::PullReport;
 use crate::plan::task::job::JobPlacement;
@@ -54,7 +57,7 @@ pub(super) struct DrainedTasks {
 pub(super) fn start(
     loops: &mut JoinSet<()>,
     hub: HubParts,
-    key: Arc<SealKey>,
+    key: SealKey,
     ready: watch::Sender<bool>,
     namespaces: BTreeMap<String, String>,
 ) -> Result<DrainedTasks, AppError> {
@@ -74,12 +77,12 @@ pub(super) fn start(
         inputs: input.clone(),
     };
     let sessions = Arc::clone(&dependencies.sessions);
+    let key = Arc::new(key);
     let mut controllers = JoinSet::new();
     let pipeline = hub.spawn_pipeline(&mut controllers, &key, &catalog, (&sessions, &events))?;
     let remote = clusters::build(&hub, dependencies)?;
     let dry_runs = DryRunContext::new(hub.placement(), events.clone(), refused_classes);
-    let catalog_controller = hub.catalog_controller(publish, namespace_uids, dry_runs, reports);
-    let platform_watches = hub.platform_watches(remote.cluster_events);
+    hub.spawn_catalog(loops, publish, namespace_uids, (dry_runs, reports));
     let context = hub.context(
         key,
         events,
@@ -89,7 +92,7 @@ pub(super) fn start(
         (refused, pull_reports),
     );
     let tasks = hub.task_controller(context, catalog, remote.outputs);
-    loops.spawn(catalog_controller.run(platform_watches, hub.stop.clone()));
+    loops.spawn(log_fence(hub.fence.clone(), hub.stop.clone()));
     loops.spawn(clusters::run(remote.controller, uids, hub.stop.clone()));
     hub.spawn_checks(loops, remote.leftover_namespaces);
     hub.spawn_watches(loops, &results, &input, pipeline.as_ref());
@@ -98,6 +101,14 @@ pub(super) fn start(
         events: tokio::spawn(send_events),
         controllers,
     })
+}
+
+/// Logs when the fence closes and opens, until the hub closes it for good.
+async fn log_fence(fence: WriteFence, stop: CancellationToken) {
+    _ = stop
+        .run_until_cancelled(write_fence::log_transitions(fence))
+        .await;
+    std::future::pending::<()>().await;
 }
 
 impl HubParts {
@@ -170,28 +181,22 @@ impl HubParts {
         }
     }
 
-    fn catalog_controller(
+    fn spawn_catalog(
         &self,
+        loops: &mut JoinSet<()>,
         publish: watch::Sender<PublishedCatalog>,
         uids: watch::Sender<Option<NamespaceUids>>,
-        dry_runs: DryRunContext,
-        pull_reports: mpsc::Receiver<PullReport>,
-    ) -> CatalogController {
+        (dry_runs, pull_reports): (DryRunContext, mpsc::Receiver<PullReport>),
+    ) {
         let (hub_client, fallback) = (self.hub_client.clone(), self.settings.fallback_class.clone());
-        CatalogController::new(hub_client, fallback, &self.settings.watch_namespaces, publish)
+        let watched = &self.settings.watch_namespaces;
+        let controller = CatalogController::new(hub_client, fallback, watched, publish)
             .with_namespace_uids(uids)
             .with_pull_secrets(self.settings.pull_secret_namespace.clone(), pull_reports)
-            .with_dry_runs(dry_runs)
-    }
-
-    /// What the catalog controller watches with.
-    fn platform_watches(&self, clusters: ClusterEvents) -> PlatformWatchParts {
-        PlatformWatchParts {
-            client: self.client.clone(),
-            metrics: self.metrics.clone(),
-            namespace: self.settings.rendering_namespace.clone(),
-            clusters,
-        }
+            .with_dry_runs(dry_runs);
+        let (client, namespace) = (self.client.clone(), self.settings.rendering_namespace.clone());
+        let (metrics, stop) = (self.metrics.clone(), self.stop.clone());
+        loops.spawn(controller.run(client, namespace, metrics, stop));
     }
 
     /// Starts the pipeline in front of tasks, where it is on; where it is shown its tasks.

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::config::Settings;
 use crate::base::metrics::{Metrics, StateLabel};
-use crate::kubernetes::write_fence;
 use crate::kubernetes::write_fence::WriteFence;
 use crate::plan::lease::InstanceState;
 
@@ -67,17 +66,8 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
         settings,
         stop: stop.clone(),
     };
-    loops.spawn(log_fence(hub.fence.clone(), stop.clone()));
     let tasks = loops::start(&mut loops, hub, started.key, ready, started.namespaces)?;
     supervise(loops, started.lease, tasks, &stop, grace_period).await
-}
-
-/// Logs when the fence closes and opens, until the hub closes it for good.
-async fn log_fence(fence: WriteFence, stop: CancellationToken) {
-    _ = stop
-        .run_until_cancelled(write_fence::log_transitions(fence))
-        .await;
-    std::future::pending::<()>().await;
 }
 
 /// Publishes the state of the instance as a metric.

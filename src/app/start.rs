@@ -1,7 +1,6 @@
 //! Before the loops: the identity of the hub, the strictness of its settings, and the preflight.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -47,7 +46,7 @@ pub(super) struct StartedHub {
     /// The hub's own calls, through the fence.
     pub hub_client: HubClient,
     /// The key of its statuses' seals.
-    pub key: Arc<SealKey>,
+    pub key: SealKey,
     /// The task that renews its Lease.
     pub lease: LeaseKeeperTask,
     /// UIDs of the namespaces that the start read.
@@ -92,7 +91,7 @@ pub(super) async fn start_up(
     let kept = key_after_wait(&hub_client, key, lease, stop).await?;
     Ok(kept.map(|(key, lease)| StartedHub {
         hub_client,
-        key: Arc::new(key),
+        key,
         lease,
         namespaces,
     }))

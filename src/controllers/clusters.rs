@@ -19,13 +19,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::JoinMap;
 
+use crate::api::RenderCluster;
 use crate::api::labels::TASK_UID;
 use crate::base::metrics::Metrics;
 use crate::controllers::platform::PublishedCatalog;
 use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::events::EventRecorder;
 use crate::kubernetes::tenant::TenantSessions;
-use crate::kubernetes::watch::{ClusterEvents, endless};
+use crate::kubernetes::watch::{dynamic, endless};
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::WorkQueue;
 use crate::plan::relist::ShownKeys;
@@ -69,8 +70,6 @@ pub struct ClusterControllerParts {
     pub client: Client,
     /// The hub's own calls to that cluster.
     pub hub_client: HubClient,
-    /// The watch of `RenderClusters`, as this controller reads it.
-    pub clusters: ClusterEvents,
     /// Namespace of the Secrets that `RenderClusters` name.
     pub namespace: String,
     /// Sessions that read Secrets as tenants.
@@ -179,12 +178,14 @@ impl ClusterController {
 
     /// Runs until `stop`; its tasks end with it.
     pub async fn run(mut self, stop: CancellationToken) {
+        let (client, metrics) = (&self.parts.client, &self.parts.metrics);
+        let mut clusters = dynamic::<RenderCluster>(client, metrics, "renderclusters");
         let mut secrets = self.secret_events();
         loop {
             let wake = self.next_wake().into();
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(event) = self.parts.clusters.next() => self.handle_cluster_event(event),
+                Some(event) = clusters.next() => self.handle_cluster_event(event),
                 Some(event) = secrets.next() => self.handle_secret_event(event),
                 Some(request) = self.parts.site_requests.recv() => self.handle_site_request(request),
                 Some(report) = self.parts.reports.recv() => self.handle_connection_report(report),

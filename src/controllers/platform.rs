@@ -15,7 +15,7 @@ mod reconcile;
 mod state;
 
 pub use dry_run::DryRunContext;
-pub use state::{CatalogController, PlatformWatchParts, PublishedCatalog};
+pub use state::{CatalogController, PublishedCatalog};
 
 #[cfg(test)]
 mod tests;

@@ -15,11 +15,11 @@ use renderhub::api::names::HubId;
 use renderhub::api::{RenderCluster, RenderClusterStatus, RendererClassSpec, custom_resource_definitions};
 use renderhub::base::metrics::Metrics;
 use renderhub::controllers::clusters::{ClusterController, ClusterControllerLimits, ClusterControllerParts};
-use renderhub::controllers::platform::{CatalogController, PlatformWatchParts, PublishedCatalog};
+use renderhub::controllers::platform::{CatalogController, PublishedCatalog};
 use renderhub::kubernetes::apply::HubClient;
 use renderhub::kubernetes::events::EventRecorder;
 use renderhub::kubernetes::tenant::TenantSessions;
-use renderhub::kubernetes::watch::{ReceivedEvent, TaskWatchEvent, render_clusters};
+use renderhub::kubernetes::watch::{ReceivedEvent, TaskWatchEvent};
 use renderhub::plan::platform::identity_method::IdentityMethod;
 use renderhub::plan::remote::address::AddressPolicy;
 use renderhub::plan::remote::health::ConnectionTiming;
@@ -355,11 +355,9 @@ async fn start(
     );
     let (events, send_events) =
         EventRecorder::new(client.clone(), claimed().0, "test".to_owned(), metrics.clone());
-    let (cluster_events, catalog_events) = render_clusters(&client, &metrics);
     let clusters = ClusterController::new(ClusterControllerParts {
         client: client.clone(),
         hub_client: calls.clone(),
-        clusters: cluster_events,
         namespace: namespace.to_owned(),
         sessions: Arc::new(sessions),
         registry: registry.clone(),
@@ -374,13 +372,7 @@ async fn start(
     let (stop, states) = (CancellationToken::new(), States::default());
     let offering = CatalogController::new(calls, RendererClassSpec::default(), &[], publish);
     let mut loops = JoinSet::new();
-    let watches = PlatformWatchParts {
-        client,
-        metrics: metrics.clone(),
-        namespace: namespace.to_owned(),
-        clusters: catalog_events,
-    };
-    loops.spawn(offering.run(watches, stop.clone()));
+    loops.spawn(offering.run(client, namespace.to_owned(), metrics.clone(), stop.clone()));
     loops.spawn(send_events);
     loops.spawn(clusters.run(stop.clone()));
     let heard = Arc::clone(&states);

@@ -36,7 +36,6 @@ fn controller() -> (ClusterController, mpsc::UnboundedSender<SiteRequest>) {
     let controller = ClusterController::new(ClusterControllerParts {
         client,
         hub_client: calls,
-        clusters: futures::stream::empty().boxed(),
         namespace: "rendering".to_owned(),
         sessions: Arc::new(sessions),
         registry,

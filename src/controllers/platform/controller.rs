@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::labels::TASK_UID;
 use crate::api::{ClusterRegistrySpec, RendererClassSpec};
+use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::HubClient;
 use crate::kubernetes::watch::endless;
 use crate::plan::platform::namespaces::NamespaceUids;
@@ -24,9 +26,7 @@ use super::dry_run::{ClassDryRuns, DryRunContext};
 use super::kind_store::StoreChange;
 use super::kinds::{EventHandler, KINDS, KindOperations};
 use super::namespace_store::{NamespaceStore, NamespaceWatchScope};
-use super::state::{
-    CatalogController, KindStores, PlatformKind, PlatformSource, PlatformWatchParts, PublishedCatalog,
-};
+use super::state::{CatalogController, KindStores, PlatformKind, PlatformSource, PublishedCatalog};
 
 /// Pause before failed calls are repeated.
 const RETRY: Duration = Duration::from_secs(2);
@@ -101,8 +101,14 @@ impl CatalogController {
     }
 
     /// Runs until `stop`.
-    pub async fn run(mut self, watches: PlatformWatchParts, stop: CancellationToken) {
-        let mut events = events(watches, self.pull_secret_namespace.as_deref(), &self.namespaces);
+    pub async fn run(mut self, client: Client, namespace: String, metrics: Metrics, stop: CancellationToken) {
+        let sources = self.pull_secret_namespace.clone();
+        let mut events = events(
+            &client,
+            (&namespace, sources.as_deref()),
+            &self.namespaces,
+            &metrics,
+        );
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -253,26 +259,21 @@ impl CatalogController {
 }
 
 fn events(
-    mut parts: PlatformWatchParts,
-    pull_secrets: Option<&str>,
+    client: &Client,
+    (rendering, pull_secrets): (&str, Option<&str>),
     namespaces: &NamespaceStore,
+    metrics: &Metrics,
 ) -> BoxStream<'static, PlatformWatchEvent> {
-    let objects = KINDS.each_ref().map(|kind| {
+    let objects = KINDS.iter().map(|kind| {
         let handle = kind.handle_event;
-        let events = (kind.watch)(&mut parts);
+        let events = (kind.watch)(client, metrics);
         events
             .map(move |event| PlatformWatchEvent::Object(handle, event))
             .boxed()
     });
-    let PlatformWatchParts {
-        client,
-        metrics,
-        namespace,
-        ..
-    } = parts;
     // Config Secrets of tasks are in the same namespace; they are not the platform's.
     let platform = Config::default().labels(&format!("!{TASK_UID}"));
-    let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), &namespace);
+    let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), rendering);
     let secrets = endless(secrets, platform, metrics.clone(), "secrets").map(PlatformWatchEvent::Secret);
     let pull_secrets = pull_secrets.map(|namespace| {
         let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);

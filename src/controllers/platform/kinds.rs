@@ -5,12 +5,15 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 
 use crate::api::{ClusterRegistry, QueuePolicy, RenderCluster, RendererClass};
+use crate::base::metrics::Metrics;
+use crate::kubernetes::watch::dynamic;
 
-use super::state::{CatalogController, KindStores, PlatformKind, PlatformWatchParts};
+use super::state::{CatalogController, KindStores, PlatformKind};
 
 mod class;
 mod cluster;
@@ -20,7 +23,7 @@ mod registry;
 /// What the controller does for one kind.
 pub(super) struct KindOperations {
     pub plural: &'static str,
-    pub watch: fn(&mut PlatformWatchParts) -> BoxStream<'static, Event<DynamicObject>>,
+    pub watch: fn(&Client, &Metrics) -> BoxStream<'static, Event<DynamicObject>>,
     pub handle_event: EventHandler,
     /// Makes the objects due that list a namespace; returns whether there are any.
     pub mark_listing: fn(&mut KindStores, &str) -> bool,
@@ -39,7 +42,7 @@ impl KindOperations {
     const fn of<K: PlatformKind>() -> Self {
         Self {
             plural: K::PLURAL,
-            watch: K::watch,
+            watch: |client, metrics| dynamic::<K>(client, metrics, K::PLURAL),
             handle_event: CatalogController::handle_object_event::<K>,
             mark_listing: |stores, namespace| K::store_mut(stores).mark_listing(namespace),
             allowed: |stores| Box::new(K::store(stores).allowed()),

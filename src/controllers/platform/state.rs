@@ -3,18 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use futures::stream::BoxStream;
-use kube::api::DynamicObject;
-use kube::runtime::watcher::Event;
-use kube::{Client, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::conditions::{ConditionType, DesiredCondition};
 use crate::api::{ClusterRegistry, QueuePolicy, RenderCluster, RendererClass, RendererClassSpec};
-use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::HubClient;
-use crate::kubernetes::watch::{ClusterEvents, dynamic};
 use crate::plan::platform::catalog::Catalog;
 use crate::plan::platform::namespaces::NamespaceUids;
 use crate::plan::platform::registry::CredentialVerdict;
@@ -36,18 +31,6 @@ pub(super) enum PlatformSource {
     Secrets,
     PullSecrets,
     Namespaces(NamespaceWatchScope),
-}
-
-/// What the controller's watches are opened with.
-pub struct PlatformWatchParts {
-    /// Client of the hub's own cluster.
-    pub client: Client,
-    /// The hub's metrics.
-    pub metrics: Metrics,
-    /// Namespace of the Secrets that registries name.
-    pub namespace: String,
-    /// The watch of `RenderClusters`, as this controller reads it.
-    pub clusters: ClusterEvents,
 }
 
 /// The loop's state.
@@ -87,11 +70,6 @@ pub(super) trait PlatformKind:
     const PLURAL: &'static str;
     /// The status subresource, by which writes to it are counted; `None` where the hub writes no status.
     const STATUS: Option<&'static str>;
-
-    /// The events of its objects.
-    fn watch(parts: &mut PlatformWatchParts) -> BoxStream<'static, Event<DynamicObject>> {
-        dynamic::<Self>(&parts.client, &parts.metrics, Self::PLURAL)
-    }
 
     /// The objects of this kind.
     fn store(stores: &KindStores) -> &KindStore<Self>;
