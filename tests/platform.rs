@@ -11,15 +11,18 @@ mod pull_secrets;
 #[path = "platform/refused.rs"]
 mod refused;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub::api::labels::REGISTRY_HOST;
+use renderhub::api::labels::{GROUP, REGISTRY_HOST};
 use renderhub::api::names::{TaskUid, job_name};
 use renderhub::api::{ClusterRegistry, ClusterRenderTask, RenderTask, RendererClass, termination};
+use renderhub_harness::audit::Mark;
 use renderhub_harness::finish::{self, Exit, Outcome};
 use renderhub_harness::wait_for;
 use serde_json::{Value, json};
@@ -89,6 +92,7 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
     stage.make_registry().await?;
     stage.start_hub().await?;
     stage.barrier().await?;
+    each_kind_is_watched_once(&stage).await?;
     let job = submit(&stage, "chart", "platform/shop").await?;
     complete(&stage, &job).await?;
     until_condition(&tasks, "chart", "JobSucceeded", ("True", "JobSucceeded")).await?;
@@ -105,6 +109,24 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
     gone(&tasks, "deleted").await?;
     cleared(&stage, &job).await?;
     stage.passed();
+    Ok(())
+}
+
+/// Whatever controllers read a kind, the API server sends each object once; but for clusters, of which the cluster controller must
+/// hear while the catalog controller waits for its writes.
+async fn each_kind_is_watched_once(stage: &Stage) -> Result<()> {
+    let (audit, hub) = (stage.plane.audit()?, stage.hub_user.name());
+    let mut watches = BTreeMap::<_, usize>::new();
+    for event in audit.since_with(Mark::START, hub).await? {
+        let is_hubs = event.user == hub && event.group == GROUP;
+        if is_hubs && event.verb == "watch" && event.stage == "ResponseStarted" {
+            *watches.entry((event.resource, event.namespace)).or_default() += 1;
+        }
+    }
+    let clusters = watches.remove(&("renderclusters".to_owned(), String::new()));
+    let tasks = watches.get(&("rendertasks".to_owned(), String::new()));
+    assert_eq!((clusters, tasks), (Some(2), Some(&1)), "{watches:?}");
+    assert!(watches.values().all(|number| *number == 1), "{watches:?}");
     Ok(())
 }
 

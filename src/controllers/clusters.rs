@@ -179,6 +179,7 @@ impl ClusterController {
     /// Runs until `stop`; its tasks end with it.
     pub async fn run(mut self, stop: CancellationToken) {
         let (client, metrics) = (&self.parts.client, &self.parts.metrics);
+        // Not the catalog controller's: that one waits for its own writes, and a cluster that is disconnected is cut within seconds.
         let mut clusters = dynamic::<RenderCluster>(client, metrics, "renderclusters");
         let mut secrets = self.secret_events();
         loop {

@@ -202,7 +202,7 @@ impl<M: AsRef<ObjectMeta> + AsMut<ObjectMeta>> Resource for WatchedObject<M> {
     }
 }
 
-/// The version of an object, by which those of one object are ordered.
+/// The version of an object, by which those of one object are ordered; `None` where it is no number.
 #[must_use]
 pub fn version_of(meta: &ObjectMeta) -> Option<u64> {
     meta.resource_version.as_deref()?.parse().ok()

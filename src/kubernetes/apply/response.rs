@@ -26,7 +26,7 @@ pub(super) struct WriteResponseMetadata {
     pub(super) finalizers: FinalizerSummary,
 }
 
-/// The resource version that a write made; `None` where the object is gone.
+/// The resource version that a write made; `None` where the object is gone, or the answer has no number.
 pub(super) fn written_version(answer: Result<WriteResponse, CallError>) -> Result<Option<u64>, CallError> {
     let answer = found(answer)?;
     Ok(answer.and_then(|answer| answer.metadata.resource_version.parse().ok()))
