@@ -116,12 +116,14 @@ async fn a_hub_without_a_list_serves_the_platforms_tasks_and_every_namespace() -
 /// hear while the catalog controller waits for its writes.
 async fn each_kind_is_watched_once(stage: &Stage) -> Result<()> {
     let (audit, hub) = (stage.plane.audit()?, stage.hub_user.name());
-    let mut watches = BTreeMap::<_, usize>::new();
+    let mut watches = BTreeMap::<_, i32>::new();
     for event in audit.since_with(Mark::START, hub).await? {
-        let is_hubs = event.user == hub && event.group == GROUP;
-        if is_hubs && event.verb == "watch" && event.stage == "ResponseStarted" {
-            *watches.entry((event.resource, event.namespace)).or_default() += 1;
+        if event.user != hub || event.group != GROUP || event.verb != "watch" || event.code != 200 {
+            continue;
         }
+        // One that broke was opened again, and counts once.
+        let open = watches.entry((event.resource, event.namespace)).or_default();
+        *open += if event.stage == "ResponseStarted" { 1 } else { -1 };
     }
     let clusters = watches.remove(&("renderclusters".to_owned(), String::new()));
     let tasks = watches.get(&("rendertasks".to_owned(), String::new()));

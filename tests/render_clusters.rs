@@ -282,13 +282,16 @@ async fn dead_clusters_are_reported_and_delay_no_other() -> Result<()> {
     // Half of them refuse, half of them accept and say nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let silent = (silent.local_addr()?.port(), silent);
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await?
-        .local_addr()?
-        .port();
+    // A socket that does not listen refuses connections, and keeps its port from others.
+    let closed = tokio::net::TcpSocket::new_v4()?;
+    closed.bind("127.0.0.1:0".parse()?)?;
     for n in 0..50 {
         let name = world.name(&format!("dead-{n}"));
-        let port = if n % 2 == 0 { silent.0 } else { closed };
+        let port = if n % 2 == 0 {
+            silent.0
+        } else {
+            closed.local_addr()?.port()
+        };
         world
             .put_secret(&name, "value", &leading_to(&good, port)?)
             .await?;

@@ -17,8 +17,8 @@ const CLOSED: &str = "nothing is written until it is";
 const OPENED: &str = "the Lease was renewed; work goes on";
 /// How long nothing is written.
 const CLOSED_FOR: Duration = Duration::from_secs(5);
-/// Longest from the renewal until work goes on.
-const GOES_ON: SignedDuration = SignedDuration::from_secs(2);
+/// Longest from the renewal until work goes on, on a machine that does much else.
+const GOES_ON: SignedDuration = SignedDuration::from_secs(10);
 
 /// Holds: M5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

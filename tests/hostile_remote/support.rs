@@ -80,7 +80,7 @@ pub fn short() -> RemoteClientLimits {
         total: Duration::from_secs(3),
         idle: Duration::from_secs(1),
         connect: Duration::from_secs(2),
-        probe: Duration::from_secs(1),
+        probe: Duration::from_secs(3),
         retry_pause: Duration::from_millis(10),
         qps: 10_000,
         burst: 10_000,

@@ -26,8 +26,8 @@ async fn until_past(began: Instant, lost: Duration) -> Result<()> {
 #[tokio::test]
 async fn a_disconnected_cluster_gets_no_byte_and_its_tasks_lose_no_time() -> Result<()> {
     // Long enough to connect again in, on a busy machine.
-    let lost = Duration::from_secs(10);
-    let flags = [LOOPBACK, "--cluster-lost-timeout=10s", "--orphan-grace-period=1s"];
+    let lost = Duration::from_secs(20);
+    let flags = [LOOPBACK, "--cluster-lost-timeout=20s", "--orphan-grace-period=1s"];
     let mut stage = Stage::with_flags("kept-away", &flags).await?;
     let cluster = stage.register(away().await?, json!({})).await?;
     // One that was never connected to counts connections.

@@ -98,7 +98,8 @@ async fn rights_that_are_taken_away_while_connected_are_missed_within_two_probes
         of_it.filter(|line| line.contains(what)).count()
     };
     assert!(lines("a cluster is connected") >= 2);
-    assert_eq!(lines("a cluster is not connected"), 1);
+    // While the rights come back, one look may be refused and the next not, which is another reason.
+    assert_eq!(lines("\"reason\":\"Forbidden\""), 1, "{log}");
     stage.passed();
     Ok(())
 }

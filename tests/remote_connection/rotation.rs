@@ -92,7 +92,7 @@ async fn another_certificate_takes_the_place_while_old_calls_end() -> Result<()>
     assert_eq!(who(&seat).await.unwrap(), first.name());
     let said = world.said(&site).len();
     let (slow, namespace) = (seat.clone(), remote.namespace.clone());
-    let call = tokio::spawn(async move { slow_call(&slow, &namespace, 6).await });
+    let call = tokio::spawn(async move { slow_call(&slow, &namespace, 9).await });
     tokio::task::yield_now().await;
     world.apply_kubeconfig(&key, through(&forward, &second)?);
     wait_for("requests as the second", LIMIT, async || {

@@ -277,7 +277,7 @@ async fn token_service(actions: &'static [&'static str]) -> Hostile {
 /// The real registry, sending its clients to the token service at `realm`.
 async fn registry_with_tokens(realm: &str) -> Result<(Process, String)> {
     let dir = rundir::fresh("token-registry")?;
-    let ip = std::net::Ipv4Addr::LOCALHOST.into();
+    let ip = net::loopback();
     let address = std::net::SocketAddr::new(ip, net::free_port(ip)?);
     let file = |name: &str| dir.join(name).display().to_string();
     std::fs::write(dir.join("jwks.json"), Signer::new().jwks())?;

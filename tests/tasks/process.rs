@@ -10,7 +10,7 @@ use anyhow::Result;
 use futures::future::try_join_all;
 use kube::ResourceExt;
 use renderhub::api::conditions::ConditionType::{JobScheduled, JobSucceeded};
-use renderhub_harness::wait_for;
+use renderhub_harness::{net, wait_for};
 use serde_json::json;
 use support::api::PLATFORM_KINDS;
 use support::programs;
@@ -164,7 +164,9 @@ async fn a_hub_that_starts_before_its_api_server_waits_for_it() -> Result<()> {
     let mut stage = Stage::without_hub("early", &[]).await?;
     stage.make_registry().await?;
     let task = stage.submit(stage.task("shop")).await?;
-    let free: SocketAddr = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    // On an address of its own the port stays free.
+    let own = net::loopback();
+    let free = SocketAddr::new(own, net::free_port(own)?);
     let hub = stage.spawn_hub(&kubeconfig(free)?)?;
     stage.hub = Some(hub);
     wait_for("the hub to ask in vain", LIMIT, async || {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 /// A random loopback address other than 127.0.0.1: ports asked for here practically never meet another server's.
-pub(crate) fn loopback() -> IpAddr {
+#[must_use]
+pub fn loopback() -> IpAddr {
     let [a, b, c, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
     // 127.64.0.0/10, and never an address that ends in 0 or 255.
     IpAddr::V4(Ipv4Addr::new(127, 64 | (a & 0x3f), b, 1 + c % 254))

@@ -291,7 +291,8 @@ async fn write_reply(
 /// Limits for tests that wait for one to be hit.
 pub fn limits() -> TransportLimits {
     TransportLimits {
-        call: Duration::from_millis(500),
+        // What is to succeed has it too, on a machine that does much else.
+        call: Duration::from_secs(3),
         pause: Duration::from_millis(1),
         max_pause: Duration::from_millis(5),
         ..TransportLimits::default()
