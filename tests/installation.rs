@@ -2,6 +2,8 @@
 //! credential is nowhere that a tenant can read, upgrading and rolling back lose nothing, and uninstalling removes neither tasks
 //! nor credentials. One cluster has one release after the other, in both modes, and three at once.
 
+#[path = "upgrade/front.rs"]
+mod front;
 #[path = "installation/instances.rs"]
 mod instances;
 #[path = "installation/release.rs"]
@@ -25,6 +27,8 @@ use renderhub_harness::reach::{everything, logs};
 use renderhub_harness::registry::{Registry, RegistryOptions};
 use renderhub_harness::{Canaries, ControlPlane, Node, apply, rundir, wait_for};
 use serde_json::{Value, json};
+
+use front::Front;
 
 const HUB: &str = "renderhub-system";
 const RENDERING: &str = "renderhub-rendering";
@@ -68,6 +72,8 @@ async fn a_release_lives_in_both_modes_and_leaves_what_is_not_its_own() -> Resul
 struct World {
     node: Node,
     registry: Registry,
+    /// The way to it that pods and helm take.
+    way: Front,
     helm: Helm,
     plane: ControlPlane,
 }
@@ -81,12 +87,14 @@ impl World {
             .await?;
         let node = Node::start(&plane).await?;
         let registry = Registry::start(RegistryOptions::new().with_address(node.registry_address())).await?;
+        let way = Front::before(registry.address()).await?;
         let helm = Helm::new()?
             .with_cluster(plane.admin().kubeconfig()?)
-            .with_login(&registry.host(), registry.username(), registry.password())?;
+            .with_login(&way.host(), registry.username(), registry.password())?;
         Ok(Self {
             node,
             registry,
+            way,
             helm,
             plane,
         })
@@ -191,7 +199,7 @@ impl World {
             "kind": "Secret",
             "metadata": { "name": "push", "namespace": RENDERING },
             "type": "kubernetes.io/dockerconfigjson",
-            "stringData": { ".dockerconfigjson": self.registry.docker_config_json() },
+            "stringData": { ".dockerconfigjson": self.registry.docker_config_json_for(&self.way.host()) },
         });
         apply::object(&admin, secret).await?;
         let registry = json!({
@@ -199,7 +207,7 @@ impl World {
             "kind": "ClusterRegistry",
             "metadata": { "name": "main" },
             "spec": {
-                "hostname": self.registry.host(),
+                "hostname": self.way.host(),
                 "plainHTTP": true,
                 "pushSecretRef": { "name": "push" },
                 "allowedNamespaces": [TENANT, instances::OTHER],
@@ -211,7 +219,7 @@ impl World {
 
     async fn pushed_is_what_was_asked_for(&self, task: &RenderTask) -> Result<()> {
         let status = task.status.clone().unwrap_or_default();
-        let url = format!("oci://{}/{TENANT}/web", self.registry.host());
+        let url = format!("oci://{}/{TENANT}/web", self.way.host());
         assert_eq!(status.chart_url.as_deref(), Some(format!("{url}:1.0.0").as_str()));
         let chart = self
             .helm

@@ -33,9 +33,9 @@ struct Pair {
 }
 
 impl World {
-    /// Submits a task whose push is not answered until the registry is thawed; the UIDs of its running pods.
+    /// Submits a task whose push is not answered until the way to the registry is released; the UIDs of its running pods.
     pub async fn start_a_task_that_runs_on(&self, tenant: &Client, name: &str) -> Result<BTreeSet<String>> {
-        self.registry.freeze()?;
+        self.way.hold();
         submit(tenant, name, name, json!({})).await?;
         wait_for("the task's pod", LIMIT, async || {
             let pods = self.running_pods().await?;

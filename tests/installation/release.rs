@@ -103,7 +103,7 @@ impl World {
         ];
         let create = (verb == "install").then_some("--create-namespace");
         // Only an upgrade lets tenants name a registry of their own.
-        let hosts = format!("tenancy.ownRegistries.hosts={{{}}}", self.registry.host());
+        let hosts = format!("tenancy.ownRegistries.hosts={{{}}}", self.way.host());
         let hosts = (verb == "upgrade").then_some(hosts.as_str());
         let sets = sets.iter().copied().chain(hosts).flat_map(|set| ["--set", set]);
         let all: Vec<&str> = words.into_iter().chain(create).chain(sets).collect();
@@ -166,7 +166,7 @@ impl World {
         self.one_is_active_and_one_is_a_standby().await?;
         self.no_update_starts_another_hub_beside_this_one().await?;
         ensure!(self.running_pods().await? == running, "the task's pod is another");
-        self.registry.thaw()?;
+        self.way.release();
         ensure!(self.knows_short_name().await?, "helm did not upgrade the CRD");
         ensure!(
             self.runs_with("--max-active-jobs=40").await?,
@@ -304,7 +304,7 @@ impl World {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "own-push", "namespace": TENANT },
             "type": "kubernetes.io/dockerconfigjson",
-            "stringData": { ".dockerconfigjson": self.registry.docker_config_json() },
+            "stringData": { ".dockerconfigjson": self.registry.docker_config_json_for(&self.way.host()) },
         });
         let mut role = named("Role");
         role["rules"] = json!([{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["own-push"], "verbs": ["get"] }]);
@@ -322,7 +322,7 @@ impl World {
     /// A spec that describes the tenant's own registry.
     fn own_registry(&self, account: &Value) -> Value {
         json!({
-            "registryRef": null, "baseURL": self.registry.host(), "plainHTTP": true,
+            "registryRef": null, "baseURL": self.way.host(), "plainHTTP": true,
             "pushSecretRef": { "name": "own-push" }, "serviceAccountName": account,
         })
     }

@@ -81,8 +81,13 @@ async fn an_operator_gets_the_pull_secrets_of_its_catalog_and_they_follow() -> R
         "the copy of what is not named any more to be gone",
         LIMIT,
         async || {
-            let there = world.secrets(&team).get_metadata_opt(&world.copy(PULL)).await?;
-            Ok(there.is_none().then_some(()))
+            for team in &world.teams {
+                let secrets = world.secrets(team);
+                if secrets.get_metadata_opt(&world.copy(PULL)).await?.is_some() {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
         },
     )
     .await?;

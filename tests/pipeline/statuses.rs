@@ -1,6 +1,6 @@
 //! What is said of the objects in front of Targets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
@@ -185,13 +185,16 @@ async fn a_status_that_another_client_came_before_is_written_once_more() -> Resu
     Ok(())
 }
 
-/// Writes annotations to a version, one after the other, until it is not polled any more.
+/// Writes annotations to a version, one after the other, until it is not polled any more; after a while seldom, so that a write of the
+/// hub gets through.
 async fn annotate(api: Api<HydratedTarget>, name: &str) -> Result<()> {
+    let begun = Instant::now();
     for number in 0_u64.. {
         let patch = json!({"metadata": {"annotations": {"example.test/number": number.to_string()}}});
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        let is_new = begun.elapsed() < Duration::from_secs(5);
+        tokio::time::sleep(Duration::from_millis(if is_new { 2 } else { 1_000 })).await;
     }
     Ok(())
 }

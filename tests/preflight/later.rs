@@ -84,6 +84,14 @@ async fn a_right_that_was_never_asked_about_before_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// The hub sets its metrics before it logs.
+async fn until_logged(stage: &Stage, words: &str) -> Result<()> {
+    wait_for("the log to say it", LIMIT, async || {
+        Ok(stage.hub().log().contains(words).then_some(()))
+    })
+    .await
+}
+
 /// Holds: B10.
 #[tokio::test]
 async fn a_right_that_is_granted_while_the_hub_works_is_reported() -> Result<()> {
@@ -91,12 +99,10 @@ async fn a_right_that_is_granted_while_the_hub_works_is_reported() -> Result<()>
     stage.until_shown("ok").await?;
     stage.give_everywhere(SECRETS).await?;
     stage.until_shown("refused").await?;
+    let said = "no start would be possible any more";
+    until_logged(&stage, said).await?;
     let log = stage.hub().log();
-    let lines: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains("no start would be possible any more"))
-        .collect();
-    ensure!(!lines.is_empty(), "{log}");
+    let lines: Vec<_> = log.lines().filter(|line| line.contains(said)).collect();
     ensure!(
         lines[0].contains("watch secrets") && lines[0].contains("hub-refuses-to-start.md#tenant-rights"),
         "{lines:?}"
@@ -105,7 +111,7 @@ async fn a_right_that_is_granted_while_the_hub_works_is_reported() -> Result<()>
     stage.barrier().await?;
     stage.take_everywhere().await?;
     stage.until_shown("ok").await?;
-    ensure!(stage.hub().log().contains("as it should be again"));
+    until_logged(&stage, "as it should be again").await?;
     stage.passed();
     Ok(())
 }

@@ -6,6 +6,7 @@ use kube::api::{Api, DeleteParams};
 use renderhub_harness::wait_for;
 use serde_json::Value;
 
+use crate::Preflight as _;
 use crate::command::preflight;
 use support::{EVERYWHERE, LIMIT, Stage, plane};
 
@@ -75,6 +76,9 @@ async fn a_hub_of_all_namespaces_asks_for_the_whole_cluster() -> Result<()> {
     let mut stage = Stage::without_hub("needs", &flags).await?;
     stage.make_registry().await?;
     stage.forbid("create", "hydratedtargets").await?;
+    stage
+        .until_allowed(false, "create", "renderhub.dev", "hydratedtargets")
+        .await?;
     stage.start_hub().await?;
     let said = "the hub may not create hydratedtargets in the whole cluster";
     let lines = stage.log_lines(said);

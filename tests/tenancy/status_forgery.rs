@@ -148,6 +148,8 @@ async fn lies_about_a_task_that_waits_are_put_right_and_it_runs_once() -> Result
     stage
         .condition(&refused, JobScheduled, "False", "RendererClassNotFound")
         .await?;
+    // What the hub says of a task that waits changes once it has waited for a while, and not again.
+    stage.condition(&queued, JobScheduled, "False", "Queued").await?;
     let tasks = [&queued, &refused];
     try_join_all(tasks.map(|task| stage.withstands(&tenant, task, &victim, None))).await?;
     assert_eq!((stage.made(&queued).await?, stage.made(&refused).await?), (0, 0));

@@ -21,7 +21,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct World {
     child: Child,
     kubeconfig: PathBuf,
+    /// The file with the number of its bridge, which no other bridge gets.
     link: PathBuf,
+    /// That number.
+    index: String,
     directory: PathBuf,
 }
 
@@ -50,11 +53,13 @@ impl World {
             .nth(2)
             .context("an address")?
             .to_owned();
-        let link = PathBuf::from(format!("/sys/class/net/renderhub{lane}"));
+        let link = PathBuf::from(format!("/sys/class/net/renderhub{lane}/ifindex"));
+        let index = std::fs::read_to_string(&link)?;
         Ok(Self {
             kubeconfig: get("kubeconfig")?.into(),
             directory: get("directory")?.into(),
             link,
+            index,
             child,
         })
     }
@@ -124,12 +129,10 @@ impl World {
                 .filter(|line| line.contains(&directory))
                 .map(|line| format!("mount {line}")),
         );
-        left.extend(
-            [&self.link, &self.directory]
-                .iter()
-                .filter(|p| p.exists())
-                .map(|p| p.display().to_string()),
-        );
+        // Its name may be that of another world's bridge by now.
+        let is_there = std::fs::read_to_string(&self.link).is_ok_and(|index| index == self.index);
+        left.extend(is_there.then(|| self.link.display().to_string()));
+        left.extend(self.directory.exists().then(|| self.directory.display().to_string()));
         left
     }
 

@@ -1,11 +1,13 @@
 //! A tenant with a registry, a credential and a `ServiceAccount` of its own.
 
 use anyhow::Result;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::api::{Api, PostParams};
 use renderhub::api::RenderTask;
-use renderhub_harness::{apply, audit};
+use renderhub_harness::{apply, audit, wait_for};
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::{LIMIT, Stage};
 
 /// The tenant's `ServiceAccount`.
 pub const BUILDER: &str = "builder";
@@ -50,7 +52,23 @@ impl Stage {
             json!({"apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": [verb]});
         let hub = self.hub_subject();
         self.bind(namespace, &format!("become-{name}"), &right, &hub)
-            .await
+            .await?;
+        self.until_hub_may_become(namespace, name, verb).await
+    }
+
+    /// The API server's own watch of rights may be late, and the hub is to be refused nothing.
+    async fn until_hub_may_become(&self, namespace: &str, name: &str, verb: &str) -> Result<()> {
+        let subresource = (verb == "create").then_some("token");
+        let question = json!({"metadata": {}, "spec": {"user": self.hub_user.name(), "resourceAttributes": {
+            "namespace": namespace, "verb": verb, "resource": "serviceaccounts", "subresource": subresource, "name": name,
+        }}});
+        let question: SubjectAccessReview = serde_json::from_value(question)?;
+        let reviews: Api<SubjectAccessReview> = Api::all(self.admin.clone());
+        wait_for("the hub's right to be in force", LIMIT, async || {
+            let answer = reviews.create(&PostParams::default(), &question).await?;
+            Ok(answer.status.is_some_and(|status| status.allowed).then_some(()))
+        })
+        .await
     }
 
     /// Lets a `ServiceAccount` of `of` get these resources in `namespace`.

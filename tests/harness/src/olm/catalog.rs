@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -71,7 +71,9 @@ impl Catalog {
         let program = Tools::path("opm")?;
         let _progress = Progress::start("starting a catalog");
         let ip = net::loopback();
-        let [address, profile] = net::free_ports::<2>(ip)?.map(|port| SocketAddr::new(ip, port));
+        // `opm` listens on every address.
+        let everywhere = Ipv4Addr::UNSPECIFIED.into();
+        let [address, profile] = net::free_ports::<2>(everywhere)?.map(|port| SocketAddr::new(ip, port));
         let dir = rundir::fresh("catalog")?;
         fs::create_dir(dir.join("files"))?;
         write(&dir, package, bundles)?;

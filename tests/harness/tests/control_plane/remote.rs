@@ -237,8 +237,11 @@ async fn the_script_makes_the_same_kubeconfig_with_an_end_or_without_one() -> Re
         let text = std::fs::read_to_string(&out)?;
         assert!(!told.contains(claims(&text)?["sub"].as_str().context("no subject")?));
         let client = client_of(&text).await?;
-        let own = rules(&client, &nobody, &namespace).await?;
-        assert_eq!(own, written(&namespace)?);
+        let expected = written(&namespace)?;
+        wait_for("the rights that are written", LIMIT, async || {
+            Ok((rules(&client, &nobody, &namespace).await? == expected).then_some(()))
+        })
+        .await?;
         assert!(rules(&client, &nobody, "default").await?.is_empty());
         let claims = claims(&text)?;
         let end = claims["exp"].as_i64().zip(claims["iat"].as_i64());
