@@ -132,7 +132,11 @@ impl World {
         // Its name may be that of another world's bridge by now.
         let is_there = std::fs::read_to_string(&self.link).is_ok_and(|index| index == self.index);
         left.extend(is_there.then(|| self.link.display().to_string()));
-        left.extend(self.directory.exists().then(|| self.directory.display().to_string()));
+        left.extend(
+            self.directory
+                .exists()
+                .then(|| self.directory.display().to_string()),
+        );
         left
     }
 
