@@ -1,17 +1,20 @@
 //! A cluster that the platform operator keeps the hub away from: not a byte goes there, nothing that runs there is given up,
-//! and all of it goes on when the hub may connect again.
+//! all of it goes on when the hub may connect again, and the hub hears of it whatever else it waits for.
 
 use super::hostile::Liars;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use renderhub::api::ClusterRegistry;
 use renderhub::api::conditions::ConditionType::{JobFailed, JobScheduled, JobSucceeded};
 use renderhub_harness::hostile::{Face, Hostile, Http, Reply, Shown};
-use renderhub_harness::wait_for;
+use renderhub_harness::{apply, wait_for};
 use serde_json::json;
 
 use support::away::{LOOPBACK, another, away};
+use support::proxy::Proxy;
 use support::{LIMIT, Stage};
 
 /// Waits until the clock of a loss that began then would be over.
@@ -131,6 +134,48 @@ async fn the_clock_of_a_loss_runs_again_from_the_first_attempt_to_connect() -> R
         .await?;
     stage.connected(&cluster.name, "False", "Unreachable").await?;
     stage.condition(&task, JobFailed, "True", "JobLost").await?;
+    stage.passed();
+    Ok(())
+}
+
+/// More changes of `RenderCluster`s than a queue between two controllers holds.
+const BEHIND: usize = 20;
+
+/// The catalog controller waits for its writes, up to 30 seconds for each; the operator who keeps the hub away does not.
+///
+/// Holds: B1.
+#[tokio::test]
+async fn a_cluster_is_kept_away_although_writes_of_statuses_hang() -> Result<()> {
+    let mut stage = Stage::without_hub("hang", &[LOOPBACK]).await?;
+    stage.make_registry().await?;
+    let proxy = Proxy::start(stage.hub_user.client().await?).await?;
+    let hub = stage.spawn_hub(&proxy.kubeconfig()?)?;
+    hub.wait_ready().await?;
+    let cluster = stage.register(away().await?, json!({})).await?;
+    stage.connected(&cluster.name, "True", "Connected").await?;
+
+    let path = format!("/clusterregistries/{}/status", stage.scope.tenant);
+    proxy.hang(move |_, asked| asked.ends_with(&path));
+    let registries: Api<ClusterRegistry> = Api::all(stage.admin.clone());
+    let changed = Patch::Merge(json!({"spec": {"repositoryPrefix": "elsewhere"}}));
+    registries
+        .patch(&stage.scope.tenant, &PatchParams::default(), &changed)
+        .await?;
+    wait_for("the status of the registry to be written", LIMIT, async || {
+        Ok((proxy.hanging() == (1, 0)).then_some(()))
+    })
+    .await?;
+    for number in 0..BEHIND {
+        let name = format!("{}-{number}", stage.scope.tenant);
+        let other = cluster.remote.render_cluster(&name, &name);
+        apply::object(&stage.admin, other).await?;
+    }
+    stage
+        .change_cluster(&cluster.name, json!({"disconnect": true}))
+        .await?;
+    stage.connected(&cluster.name, "False", "Disconnected").await?;
+    assert_eq!(proxy.hanging(), (1, 0), "the write that hung first still hangs");
+    proxy.hang(|_, _| false);
     stage.passed();
     Ok(())
 }

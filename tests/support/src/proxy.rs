@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -84,6 +85,9 @@ type Liar = dyn Fn(&Method, &str) -> Option<(u16, Vec<u8>)> + Send + Sync;
 /// Whether a write is the one to stop, by its number from 1 and itself.
 type Choice = dyn Fn(usize, &Write) -> bool + Send + Sync;
 
+/// Whether a request hangs, by its method and its path.
+type Hangs = dyn Fn(&Method, &str) -> bool + Send + Sync;
+
 struct Shared {
     upstream: Client,
     liar: Mutex<Option<Arc<Liar>>>,
@@ -97,6 +101,27 @@ struct Shared {
     meeting: Mutex<Option<(&'static str, Arc<Barrier>)>>,
     /// Whether what watches of Jobs say from now on is kept here.
     holds_jobs: watch::Sender<bool>,
+    /// Which requests hang.
+    hangs: Mutex<Option<Arc<Hangs>>>,
+    hanging: AtomicUsize,
+    given_up: AtomicUsize,
+}
+
+/// A request that hangs; the hub gives it up by closing its connection, which drops this.
+struct Hanging<'a>(&'a Shared);
+
+impl<'a> Hanging<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.hanging.fetch_add(1, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.hanging.fetch_sub(1, Ordering::SeqCst);
+        self.0.given_up.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Proxy {
@@ -118,6 +143,9 @@ impl Proxy {
             is_released: watch::Sender::new(false),
             meeting: Mutex::default(),
             holds_jobs: watch::Sender::new(false),
+            hangs: Mutex::default(),
+            hanging: AtomicUsize::new(0),
+            given_up: AtomicUsize::new(0),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { _ = axum::serve(listener, router).await });
@@ -156,6 +184,17 @@ impl Proxy {
     /// Keeps what watches of Jobs say, or lets all of it through.
     pub fn hold_jobs(&self, is_held: bool) {
         self.shared.holds_jobs.send_replace(is_held);
+    }
+
+    /// From now on, requests of this method and path reach the API server never, and get no answer.
+    pub fn hang(&self, hangs: impl Fn(&Method, &str) -> bool + Send + Sync + 'static) {
+        *lock(&self.shared.hangs) = Some(Arc::new(hangs));
+    }
+
+    /// How many requests hang now, and how many the hub has given up.
+    pub fn hanging(&self) -> (usize, usize) {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
+        (count(&self.shared.hanging), count(&self.shared.given_up))
     }
 
     /// Waits until that write is stopped; a hub that never sends it is an error of the test after a minute.
@@ -250,6 +289,11 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
         return Ok((StatusCode::from_u16(status)?, body).into_response());
     }
     let path = parts.uri.path().to_owned();
+    let hangs = lock(&shared.hangs).clone();
+    if hangs.is_some_and(|hangs| hangs(&parts.method, &path)) {
+        let _hanging = Hanging::new(shared);
+        return std::future::pending().await;
+    }
     let meeting = lock(&shared.meeting).clone();
     let meeting = meeting.filter(|(part, _)| parts.method == Method::POST && path.contains(part));
     let write = is_counted(&parts.method, &parts.uri).then(|| Write {
