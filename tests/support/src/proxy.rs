@@ -263,6 +263,11 @@ pub fn kubeconfig(address: SocketAddr) -> Result<PathBuf> {
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let hangs = lock(&shared.hangs).clone();
+    if hangs.is_some_and(|hangs| hangs(request.method(), request.uri().path())) {
+        let _hanging = Hanging::new(&shared);
+        return std::future::pending().await;
+    }
     match try_pass(&shared, request).await {
         Ok(response) => response,
         Err(_) => StatusCode::BAD_GATEWAY.into_response(),
@@ -289,11 +294,6 @@ async fn try_pass(shared: &Shared, request: Request) -> Result<Response> {
         return Ok((StatusCode::from_u16(status)?, body).into_response());
     }
     let path = parts.uri.path().to_owned();
-    let hangs = lock(&shared.hangs).clone();
-    if hangs.is_some_and(|hangs| hangs(&parts.method, &path)) {
-        let _hanging = Hanging::new(shared);
-        return std::future::pending().await;
-    }
     let meeting = lock(&shared.meeting).clone();
     let meeting = meeting.filter(|(part, _)| parts.method == Method::POST && path.contains(part));
     let write = is_counted(&parts.method, &parts.uri).then(|| Write {
