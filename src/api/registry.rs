@@ -8,7 +8,7 @@ use super::schema;
 
 /// A registry of a tenant. Everything it names is in its own namespace and is read as the `ServiceAccount` of the task that
 /// names it.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, CustomResource, KubeSchema)]
 #[kube(
     group = "renderhub.dev",
     version = "v1alpha1",

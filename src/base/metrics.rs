@@ -11,6 +11,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+/// Registers metrics, each with its name and what it counts.
+macro_rules! register {
+    ($registry:ident, $($metric:expr => $name:literal, $help:literal;)+) => {
+        $($registry.register($name, $help, $metric.clone());)+
+    };
+}
+
 pub mod clusters;
 pub mod event_latency;
 mod queue;
@@ -168,93 +175,28 @@ impl Metrics {
             Unit::Seconds,
             seconds,
         );
-        registry.register(
-            "reconcile_errors",
-            "Passes that failed",
-            self.reconcile_errors.clone(),
-        );
-        registry.register(
-            "work_queue_depth",
-            "Tasks in line for a pass",
-            self.work_queue_depth.clone(),
-        );
-        registry.register(
-            "waiting_tasks",
-            "Tasks that wait for a slot",
-            self.waiting_tasks.clone(),
-        );
-        registry.register("tasks", "Tasks by phase", self.tasks.clone());
-        registry.register("api_calls", "Calls to the API server", self.api_calls.clone());
-        registry.register("watch_errors", "Watches that broke", self.watch_errors.clone());
-        registry.register(
-            "events_dropped",
-            "Events beyond the rate limit",
-            self.events_dropped.clone(),
-        );
-        registry.register(
-            "orphans_removed",
-            "Objects removed by a sweep",
-            self.orphans_removed.clone(),
-        );
-        self.register_sharing(registry);
-        self.register_posture(registry);
-        self.register_parts(registry);
-    }
-
-    /// What counts for itself.
-    fn register_parts(&self, registry: &mut Registry) {
+        register! { registry,
+            self.reconcile_errors => "reconcile_errors", "Passes that failed";
+            self.work_queue_depth => "work_queue_depth", "Tasks in line for a pass";
+            self.waiting_tasks => "waiting_tasks", "Tasks that wait for a slot";
+            self.tasks => "tasks", "Tasks by phase";
+            self.api_calls => "api_calls", "Calls to the API server";
+            self.watch_errors => "watch_errors", "Watches that broke";
+            self.events_dropped => "events_dropped", "Events beyond the rate limit";
+            self.orphans_removed => "orphans_removed", "Objects removed by a sweep";
+            self.adopted_jobs => "adopted_jobs", "Jobs of other hubs made this hub's own";
+            self.unowned_namespaces => "unowned_namespaces", "Namespaces that no hub serves any more";
+            self.forged_statuses => "forged_statuses", "Statuses seen that the hub did not write";
+            self.verifications => "verifications", "Questions to registries whether they hold a chart";
+            self.prunes => "prunes", "Charts to be deleted from registries";
+            self.mode => "mode", "How the hub runs";
+            self.relaxed_settings => "relaxed_settings", "Settings that are less strict than the default";
+            self.instance_state => "instance_state", "What the instance does";
+            self.preflight => "preflight_findings", "What came last of each check";
+        }
         self.clusters.register(registry);
         self.queue.register(registry);
         self.event_latency.register(registry);
-    }
-
-    /// What says how the hubs of a cluster share its namespaces.
-    fn register_sharing(&self, registry: &mut Registry) {
-        registry.register(
-            "adopted_jobs",
-            "Jobs of other hubs made this hub's own",
-            self.adopted_jobs.clone(),
-        );
-        registry.register(
-            "unowned_namespaces",
-            "Namespaces that no hub serves any more",
-            self.unowned_namespaces.clone(),
-        );
-    }
-
-    /// The metrics of the hub's settings: how strict they are, and which are relaxed.
-    fn register_posture(&self, registry: &mut Registry) {
-        registry.register(
-            "forged_statuses",
-            "Statuses seen that the hub did not write",
-            self.forged_statuses.clone(),
-        );
-        registry.register(
-            "verifications",
-            "Questions to registries whether they hold a chart",
-            self.verifications.clone(),
-        );
-        registry.register(
-            "prunes",
-            "Charts to be deleted from registries",
-            self.prunes.clone(),
-        );
-        registry.register("mode", "How the hub runs", self.mode.clone());
-        registry.register(
-            "relaxed_settings",
-            "Settings that are less strict than the default",
-            self.relaxed_settings.clone(),
-        );
-        registry.register(
-            "instance_state",
-            "What the instance does",
-            self.instance_state.clone(),
-        );
-        registry.register(
-            "preflight_findings",
-            "What came last of each check",
-            self.preflight.clone(),
-        );
     }
 
     /// Counts a call.

@@ -17,7 +17,7 @@ use renderhub::plan::remote::ledger::{
 use renderhub::plan::task::adoption::{AdoptionDecision, ObjectCreator, is_its, judge, maker};
 use renderhub::plan::task::job_state::CompletionHint;
 use renderhub::plan::task::model::{DecodedSpec, Task, TaskId};
-use renderhub::plan::task::path::TaskPath;
+use renderhub::plan::task::path::tasks_path;
 use renderhub::plan::task::retention::KEPT_AT_MOST;
 use renderhub::plan::task::status_seal::{KEY_BYTES, SealKey};
 use renderhub::plan::task::validate::validate;
@@ -223,7 +223,7 @@ fn becomes_a_path_of_names(meta: &ObjectMeta) {
     let Some(id) = TaskId::parse(kind, namespace, name, uid.map_or("", String::as_str)) else {
         return;
     };
-    let path = TaskPath::of(&id).expect("what is parsed has a path").into_text();
+    let path = tasks_path(&id).expect("what is parsed has a path");
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/');
     assert!(path.chars().all(is_plain) && !path.contains("..") && !id.name.contains(['/', '?', '%', '#']));
     let names = path.split('/').count();

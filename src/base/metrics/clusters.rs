@@ -46,38 +46,14 @@ pub struct ClusterMetrics {
 
 impl ClusterMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        let counters = [
-            (
-                "cluster_connection_attempts",
-                "Attempts to connect to a cluster",
-                &self.attempts,
-            ),
-            (
-                "cluster_reconnects",
-                "Connections in the place of one before",
-                &self.reconnects,
-            ),
-        ];
-        for (name, help, family) in counters {
-            registry.register(name, help, family.clone());
+        register! { registry,
+            self.attempts => "cluster_connection_attempts", "Attempts to connect to a cluster";
+            self.reconnects => "cluster_reconnects", "Connections in the place of one before";
+            self.probes => "cluster_probes", "Probes of a cluster";
+            self.requests => "cluster_requests", "Requests to a cluster";
+            self.last_probe => "cluster_last_probe_timestamp_seconds", "When a cluster answered last";
+            self.connected => "cluster_connected", "1 while a cluster is connected and the hub may list and watch Jobs there";
         }
-        let outcomes = [
-            ("cluster_probes", "Probes of a cluster", &self.probes),
-            ("cluster_requests", "Requests to a cluster", &self.requests),
-        ];
-        for (name, help, family) in outcomes {
-            registry.register(name, help, family.clone());
-        }
-        registry.register(
-            "cluster_last_probe_timestamp_seconds",
-            "When a cluster answered last",
-            self.last_probe.clone(),
-        );
-        registry.register(
-            "cluster_connected",
-            "1 while a cluster is connected and the hub may list and watch Jobs there",
-            self.connected.clone(),
-        );
     }
 
     /// Counts a request by the code of its answer, 0 where none came.

@@ -19,7 +19,7 @@ use crate::kubernetes::object::SlimObject;
 use crate::plan::remote::ledger::LedgerBudget;
 use crate::plan::task::finalizer_summary::FinalizerSummary;
 use crate::plan::task::model::{Task, TaskId, TaskRevision};
-use crate::plan::task::path::TaskPath;
+use crate::plan::task::path::tasks_path;
 
 use super::error::{CallError, done, found, in_place};
 use super::objects::TaskObjectClient;
@@ -207,8 +207,7 @@ impl HubClient {
 
 /// Requests on the tasks in the namespace of this one.
 fn tasks(id: &TaskId) -> Result<Request, CallError> {
-    let path = TaskPath::of(id).ok_or(CallError::Invalid)?;
-    Ok(Request::new(path.into_text()))
+    tasks_path(id).map(Request::new).ok_or(CallError::Invalid)
 }
 
 const fn resource(kind: TaskKind) -> &'static str {

@@ -8,6 +8,7 @@ use serde_json::ser::Formatter;
 
 use super::object::PipelineObject;
 use super::objects::PipelineObjects;
+use crate::plan::task::model::ByteCounter;
 
 /// Most bytes of the objects of one namespace that the hub holds, its versions and tasks apart.
 pub const OBJECTS_OF_NAMESPACE: usize = 32 << 20;
@@ -51,27 +52,14 @@ struct JsonSize {
 
 impl JsonSize {
     fn of(value: &impl Serialize) -> Self {
-        let (mut bytes, mut strings) = (ByteCount(0), StringCount(0));
+        let (mut bytes, mut strings) = (ByteCounter::default(), StringCount(0));
         let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, &mut strings);
         // Nothing of the pipeline's fails to be written.
         _ = value.serialize(&mut serializer);
         Self {
-            bytes: bytes.0,
+            bytes: bytes.bytes,
             strings: strings.0,
         }
-    }
-}
-
-struct ByteCount(usize);
-
-impl io::Write for &mut ByteCount {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

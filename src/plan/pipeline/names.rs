@@ -21,8 +21,15 @@ use super::task_state::PipelineTask;
 
 /// The spec of a kind of the pipeline whose status is a `T`.
 pub trait PipelineSpec<T>: Sized + Serialize {
-    /// Everything that an object of the kind names.
-    fn named(object: &PipelineObject<Self, T>, key: &ObjectKey) -> Vec<NamedObject>;
+    /// Everything that an object of this key names in its spec.
+    fn named(&self, _key: &ObjectKey) -> Vec<NamedObject> {
+        Vec::new()
+    }
+
+    /// The same in its status.
+    fn named_by_status(_status: &T, _key: &ObjectKey) -> Vec<NamedObject> {
+        Vec::new()
+    }
 
     /// Fills in what is left out of the spec of an object of this namespace, and lets it have what it has in common with others from
     /// among what is known.
@@ -52,7 +59,10 @@ pub trait PipelineSpec<T>: Sized + Serialize {
 
 impl<S: PipelineSpec<T>, T> NamesOthers for PipelineObject<S, T> {
     fn names(&self, key: &ObjectKey) -> Vec<NamedObject> {
-        S::named(self, key)
+        let by_spec = self.spec.as_ref().map(|spec| spec.named(key));
+        let mut all = by_spec.unwrap_or_default();
+        all.extend(S::named_by_status(&self.status, key));
+        all
     }
 
     fn kept_bytes(&self) -> usize {
@@ -63,20 +73,26 @@ impl<S: PipelineSpec<T>, T> NamesOthers for PipelineObject<S, T> {
 }
 
 impl PipelineSpec<TargetStatus> for TargetSpec {
-    fn named(object: &PipelineObject<Self, TargetStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let named = object.spec.as_ref().map(|spec| &spec.render_registry_ref);
-        let own = named.filter(|named| named.kind == RenderRegistryKind::Registry);
-        let registry = own.map(|named| {
-            let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
-            NamedObject::new(NamedKind::Registry, namespace, &named.name)
-        });
-        let sources = object.status.releases.iter().map(|release| &release.source);
-        registry.into_iter().chain(foreign(sources, key)).collect()
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        let named = &self.render_registry_ref;
+        if named.kind != RenderRegistryKind::Registry {
+            return Vec::new();
+        }
+        let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
+        vec![NamedObject::new(NamedKind::Registry, namespace, &named.name)]
+    }
+
+    fn named_by_status(status: &TargetStatus, key: &ObjectKey) -> Vec<NamedObject> {
+        let sources = status.releases.iter().map(|release| &release.source);
+        foreign(sources, key).collect()
     }
 
     fn complete_status(status: &mut TargetStatus, own: &str, parts: &mut SharedParts) {
         status.fill_in(own);
-        parts.share_listed(status.releases.iter_mut());
+        status
+            .releases
+            .iter_mut()
+            .for_each(|release| parts.listed.share(release));
     }
 
     fn free_form(&self) -> impl Iterator<Item = &Value> {
@@ -89,13 +105,14 @@ impl PipelineSpec<TargetStatus> for TargetSpec {
 }
 
 impl PipelineSpec<ReleaseStatus> for ReleaseSpec {
-    fn named(object: &PipelineObject<Self, ReleaseStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let named = object.spec.as_ref().map(|spec| &spec.component_version_ref);
-        let version = named.map(|named| {
-            let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
-            NamedObject::new(NamedKind::ComponentVersion, namespace, &named.name)
-        });
-        version.into_iter().collect()
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        let named = &self.component_version_ref;
+        let namespace = named.namespace.as_ref().unwrap_or(&key.namespace);
+        vec![NamedObject::new(
+            NamedKind::ComponentVersion,
+            namespace,
+            &named.name,
+        )]
     }
 
     fn free_form(&self) -> impl Iterator<Item = &Value> {
@@ -104,12 +121,9 @@ impl PipelineSpec<ReleaseStatus> for ReleaseSpec {
 }
 
 impl PipelineSpec<ProfileStatus> for ProfileSpec {
-    fn named(object: &PipelineObject<Self, ProfileStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let Some(spec) = &object.spec else {
-            return Vec::new();
-        };
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
         let namespace = &key.namespace;
-        let mut labels = required_labels(&spec.target_selector);
+        let mut labels = required_labels(&self.target_selector);
         if labels.is_empty() {
             labels.push(String::new());
         }
@@ -120,7 +134,7 @@ impl PipelineSpec<ProfileStatus> for ProfileSpec {
         names.push(NamedObject::new(
             NamedKind::Release,
             namespace,
-            &spec.release_ref.name,
+            &self.release_ref.name,
         ));
         names
     }
@@ -139,22 +153,16 @@ impl PipelineSpec<ProfileStatus> for ProfileSpec {
 }
 
 impl PipelineSpec<PipelineStatus> for ReleaseBindingSpec {
-    fn named(object: &PipelineObject<Self, PipelineStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let Some(spec) = &object.spec else {
-            return Vec::new();
-        };
-        let release = NamedObject::new(NamedKind::Release, &key.namespace, &spec.release_ref.name);
-        vec![target(&spec.target_ref, key), release]
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        let release = NamedObject::new(NamedKind::Release, &key.namespace, &self.release_ref.name);
+        vec![target(&self.target_ref, key), release]
     }
 }
 
 impl PipelineSpec<PipelineStatus> for RegistryBindingSpec {
-    fn named(object: &PipelineObject<Self, PipelineStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let Some(spec) = &object.spec else {
-            return Vec::new();
-        };
-        let registry = NamedObject::new(NamedKind::Registry, &key.namespace, &spec.registry_ref.name);
-        vec![target(&spec.target_ref, key), registry]
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        let registry = NamedObject::new(NamedKind::Registry, &key.namespace, &self.registry_ref.name);
+        vec![target(&self.target_ref, key), registry]
     }
 }
 
@@ -162,23 +170,20 @@ impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
     /// The hub makes them, and the Releases of one are those of others.
     const STRING_BYTES: usize = 0;
 
-    fn named(object: &PipelineObject<Self, HydratedTargetStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let Some(spec) = &object.spec else {
-            return Vec::new();
-        };
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
         let mut names = vec![NamedObject::new(
             NamedKind::Target,
             &key.namespace,
-            &spec.target_name,
+            &self.target_name,
         )];
         names.extend(foreign(
-            spec.releases.values().map(|release| &release.source),
+            self.releases.values().map(|release| &release.source),
             key,
         ));
-        let profiles = spec.profiles.iter();
+        let profiles = self.profiles.iter();
         let profiles = profiles.filter(|profile| profile.namespace != key.namespace);
         names.extend(profiles.map(|p| NamedObject::new(NamedKind::Profile, &p.namespace, &p.name)));
-        for release in spec.releases.values() {
+        for release in self.releases.values() {
             let bindings = release.registry_bindings.iter();
             let bindings = bindings.filter(|binding| binding.namespace != key.namespace);
             names.extend(
@@ -195,7 +200,9 @@ impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
 
     fn complete(&mut self, own: &str, parts: &mut SharedParts) {
         self.fill_in(own);
-        parts.share_hydrated(self.releases.values_mut());
+        self.releases
+            .values_mut()
+            .for_each(|release| parts.hydrated.share(release));
     }
 
     fn free_form(&self) -> impl Iterator<Item = &Value> {
@@ -205,24 +212,15 @@ impl PipelineSpec<HydratedTargetStatus> for HydratedTargetSpec {
 }
 
 impl PipelineSpec<PipelineStatus> for ComponentVersionSpec {
-    fn named(object: &PipelineObject<Self, PipelineStatus>, key: &ObjectKey) -> Vec<NamedObject> {
-        let named = object.spec.as_ref().map(|spec| &spec.component_ref.name);
-        let component = named.map(|name| NamedObject::new(NamedKind::Component, &key.namespace, name));
-        component.into_iter().collect()
+    fn named(&self, key: &ObjectKey) -> Vec<NamedObject> {
+        let name = &self.component_ref.name;
+        vec![NamedObject::new(NamedKind::Component, &key.namespace, name)]
     }
 }
 
-impl PipelineSpec<PipelineStatus> for ComponentSpec {
-    fn named(_: &PipelineObject<Self, PipelineStatus>, _: &ObjectKey) -> Vec<NamedObject> {
-        Vec::new()
-    }
-}
+impl PipelineSpec<PipelineStatus> for ComponentSpec {}
 
-impl PipelineSpec<()> for RegistrySpec {
-    fn named(_: &PipelineObject<Self>, _: &ObjectKey) -> Vec<NamedObject> {
-        Vec::new()
-    }
-}
+impl PipelineSpec<()> for RegistrySpec {}
 
 impl NamesOthers for PipelineTask {
     fn names(&self, key: &ObjectKey) -> Vec<NamedObject> {

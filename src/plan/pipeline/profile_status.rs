@@ -25,7 +25,9 @@ pub fn of_profile<'o>(
         .rules
         .may_match_unknown(&input.objects.grants, &key.namespace);
     let spec = object.spec.as_ref().filter(|_| is_counted)?;
-    let matched: Vec<&ObjectKey> = matched(key, spec, input.objects, input.rules).collect();
+    let matched: Vec<&ObjectKey> = matched(key, spec, input.objects, input.rules)
+        .map(|target| target.key)
+        .collect();
     if !matched.iter().all(|target| input.left_out.knows(target)) {
         return None;
     }

@@ -39,7 +39,7 @@ impl ReferenceRules {
         to_kind: &str,
         to: &ObjectKey,
     ) -> bool {
-        let is_granted = || grants.admits((from_kind, from), &to.namespace, (GROUP, to_kind, &to.name));
+        let is_granted = || grants.admits((from_kind, from), &to.namespace, (GROUP, to_kind, Some(&to.name)));
         *from == to.namespace || self.crosses_namespaces && is_granted()
     }
 
@@ -104,7 +104,7 @@ impl ReferenceRules {
     #[must_use]
     pub fn may_match_unknown(&self, grants: &ReferenceGrantIndex, namespace: &str) -> bool {
         let may_match = |overfull: &String| {
-            let is_granted = || grants.admits_some(("Profile", namespace), overfull, (GROUP, "Target"));
+            let is_granted = || grants.admits(("Profile", namespace), overfull, (GROUP, "Target", None));
             overfull == namespace || self.crosses_namespaces && is_granted()
         };
         // Of a namespace that may not be read, the grants may not be known either.

@@ -12,25 +12,15 @@ const FEW: usize = 1024;
 /// The parts that objects have.
 #[derive(Debug, Default)]
 pub struct SharedParts {
-    hydrated: Parts<HydratedRelease>,
-    listed: Parts<TargetRelease>,
-}
-
-impl SharedParts {
-    /// Lets these releases of a version be those that are known.
-    pub fn share_hydrated<'p>(&mut self, releases: impl Iterator<Item = &'p mut Arc<HydratedRelease>>) {
-        releases.for_each(|release| self.hydrated.share(release));
-    }
-
-    /// Lets these releases of a status be those that are known.
-    pub fn share_listed<'p>(&mut self, releases: impl Iterator<Item = &'p mut Arc<TargetRelease>>) {
-        releases.for_each(|release| self.listed.share(release));
-    }
+    /// The releases of versions.
+    pub(super) hydrated: Parts<HydratedRelease>,
+    /// The releases of the statuses of Targets.
+    pub(super) listed: Parts<TargetRelease>,
 }
 
 /// Parts of one kind. Those that no object has any more are at most as many as the others.
 #[derive(Debug)]
-struct Parts<T> {
+pub(super) struct Parts<T> {
     known: HashSet<Arc<T>>,
     /// With so many, those that no object has any more go.
     limit: usize,
@@ -46,7 +36,8 @@ impl<T> Default for Parts<T> {
 }
 
 impl<T: Eq + Hash> Parts<T> {
-    fn share(&mut self, part: &mut Arc<T>) {
+    /// Lets this part be the one that is known.
+    pub(super) fn share(&mut self, part: &mut Arc<T>) {
         if let Some(known) = self.known.get(part) {
             *part = Arc::clone(known);
             return;

@@ -160,16 +160,16 @@ pub fn matched<'o>(
     spec: &'o ProfileSpec,
     objects: &'o PipelineObjects,
     rules: &'o ReferenceRules,
-) -> impl Iterator<Item = &'o ObjectKey> {
+) -> impl Iterator<Item = TargetView<'o>> {
     let namespaces = rules
         .reached(&objects.grants, "Profile", &key.namespace)
         .into_iter();
     let targets = namespaces.flat_map(|namespace| within(&objects.targets, namespace));
-    let matched = targets.filter(|(target, object)| {
-        matches(&spec.target_selector, &object.labels)
-            && may_reach(ReleaseSourceKind::Profile, key, target, objects, rules)
-    });
-    matched.map(|(target, _)| target)
+    let targets = targets.map(|(key, object)| TargetView { key, object });
+    targets.filter(|target| {
+        matches(&spec.target_selector, &target.object.labels)
+            && may_reach(ReleaseSourceKind::Profile, key, target.key, objects, rules)
+    })
 }
 
 /// Whether a binding in `key` names this Target.

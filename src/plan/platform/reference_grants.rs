@@ -96,37 +96,10 @@ impl ReferenceGrantIndex {
         namespaces
     }
 
-    /// Whether a `RenderTask` of one namespace may refer to a `Registry` of another.
+    /// Whether objects of renderhub's, by kind and namespace, may refer to the object of a group, kind and name in namespace `to`, or
+    /// to any of the kind where it has no name.
     #[must_use]
-    pub fn allows(&self, from: &str, to: &str, registry: &str) -> bool {
-        self.admits(("RenderTask", from), to, (GROUP, "Registry", registry))
-    }
-
-    /// Whether a `Target` of one namespace may refer to a `Registry` of another.
-    #[must_use]
-    pub fn allows_target(&self, from: &str, to: &str, registry: &str) -> bool {
-        self.admits(("Target", from), to, (GROUP, "Registry", registry))
-    }
-
-    /// Whether a `RenderTask` of one namespace may refer to a Secret of another.
-    #[must_use]
-    pub fn allows_secret(&self, from: &str, to: &str, secret: &str) -> bool {
-        self.admits(("RenderTask", from), to, ("", "Secret", secret))
-    }
-
-    /// Whether objects of renderhub's, by kind and namespace, may refer to the object of a group, kind and name in namespace `to`.
-    #[must_use]
-    pub fn admits(&self, from: (&str, &str), to: &str, (group, kind, name): (&str, &str, &str)) -> bool {
-        self.has_grant(from, to, (group, kind, Some(name)))
-    }
-
-    /// Whether objects of renderhub's, by kind and namespace, may refer to any object of a group and kind in namespace `to`.
-    #[must_use]
-    pub fn admits_some(&self, from: (&str, &str), to: &str, (group, kind): (&str, &str)) -> bool {
-        self.has_grant(from, to, (group, kind, None))
-    }
-
-    fn has_grant(&self, from: (&str, &str), to: &str, object: (&str, &str, Option<&str>)) -> bool {
+    pub fn admits(&self, from: (&str, &str), to: &str, object: (&str, &str, Option<&str>)) -> bool {
         let mut all = self.of(to, object).flat_map(|grant| &grant.from);
         all.any(|f| is_from(f, from.0) && f.namespace == from.1)
     }

@@ -281,23 +281,27 @@ fn lean(spec: Value) -> Option<RenderTaskSpec> {
 /// the structs.
 #[must_use]
 pub fn json_bytes(value: &impl Serialize) -> usize {
-    struct ByteCounter(usize);
+    let mut counter = ByteCounter::default();
+    // Nothing that the hub keeps fails to be written.
+    _ = serde_json::to_writer(&mut counter, value);
+    counter.bytes
+}
 
-    impl io::Write for ByteCounter {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
+/// Counts what is written to it.
+#[derive(Default)]
+pub(in crate::plan) struct ByteCounter {
+    pub bytes: usize,
+}
 
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+impl io::Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len();
+        Ok(bytes.len())
     }
 
-    let mut count = ByteCounter(0);
-    // Nothing of a task's fails to be written.
-    _ = serde_json::to_writer(&mut count, value);
-    count.0
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A spec before it is decoded, without what tenants write freely.

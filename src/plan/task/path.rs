@@ -8,31 +8,19 @@ use crate::api::names::{TaskKind, TaskUid, is_dns_label, is_dns_subdomain, is_ui
 
 use crate::plan::task::model::TaskId;
 
-/// The path of the tasks beside one, whose name may follow it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskPath(String);
-
-impl TaskPath {
-    /// The path for a task; `None` where its namespace or its name is none.
-    #[must_use]
-    pub fn of(id: &TaskId) -> Option<Self> {
-        let is_name = is_dns_subdomain(&id.name);
-        match id.kind {
-            TaskKind::RenderTask if is_name && is_dns_label(&id.namespace) => Some(Self(format!(
-                "/apis/{GROUP}/{VERSION}/namespaces/{}/rendertasks",
-                id.namespace
-            ))),
-            TaskKind::ClusterRenderTask if is_name && id.namespace.is_empty() => {
-                Some(Self(format!("/apis/{GROUP}/{VERSION}/clusterrendertasks")))
-            }
-            TaskKind::RenderTask | TaskKind::ClusterRenderTask => None,
+/// The path of the tasks beside one, which a name may follow; `None` where the namespace or the name of the task is none.
+#[must_use]
+pub fn tasks_path(id: &TaskId) -> Option<String> {
+    let is_name = is_dns_subdomain(&id.name);
+    match id.kind {
+        TaskKind::RenderTask if is_name && is_dns_label(&id.namespace) => Some(format!(
+            "/apis/{GROUP}/{VERSION}/namespaces/{}/rendertasks",
+            id.namespace
+        )),
+        TaskKind::ClusterRenderTask if is_name && id.namespace.is_empty() => {
+            Some(format!("/apis/{GROUP}/{VERSION}/clusterrendertasks"))
         }
-    }
-
-    /// The path as text.
-    #[must_use]
-    pub fn into_text(self) -> String {
-        self.0
+        TaskKind::RenderTask | TaskKind::ClusterRenderTask => None,
     }
 }
 
@@ -51,7 +39,7 @@ impl TaskId {
             name: name.to_owned(),
             uid: TaskUid::new(uid),
         };
-        (is_uid(uid) && TaskPath::of(&id).is_some()).then_some(id)
+        (is_uid(uid) && tasks_path(&id).is_some()).then_some(id)
     }
 }
 
@@ -97,9 +85,8 @@ mod tests {
             ("RenderTask", "team-a", "shop\r\nhost: x", None),
             ("RenderTask", "team-a", "", None),
         ] {
-            let path = TaskId::parse(kind, namespace, name, UID).and_then(|id| TaskPath::of(&id));
-            let text = path.map(TaskPath::into_text);
-            assert_eq!(text.as_deref(), expected, "{kind} {namespace} {name}");
+            let path = TaskId::parse(kind, namespace, name, UID).and_then(|id| tasks_path(&id));
+            assert_eq!(path.as_deref(), expected, "{kind} {namespace} {name}");
         }
     }
 

@@ -227,7 +227,9 @@ impl<'o> ConcernSearch<'o> {
     fn matched(&mut self, key: &ObjectKey, object: &PipelineObject<ProfileSpec, ProfileStatus>) {
         let Some(spec) = &object.spec else { return };
         let targets = matched(key, spec, self.objects, self.rules);
-        self.found.targets.extend(targets.cloned());
+        self.found
+            .targets
+            .extend(targets.map(|target| target.key.clone()));
     }
 
     /// The Targets of other namespaces that have a Release of this source, whether it may reach them any more or not.

@@ -4,9 +4,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::charts::{PrunableChart, PruneScope, prunable};
 use super::record::{GivenUp, RECORDS, ends, is_over};
-use crate::api::oci::{Repository, RepositoryPrefix};
+use crate::api::oci::{OciReference, RepositoryPrefix};
 use crate::api::pipeline::{HydratedRegistry, PruneFailure, PruneProgress, RenderRegistryReference};
-use crate::api::{ClusterRegistrySpec, RegistryKind, RegistryReference, RegistrySpec};
+use crate::api::{RegistryKind, RegistryReference};
 use crate::plan::pipeline::destination::{RenderDestination, named};
 use crate::plan::pipeline::history::StoredVersion;
 use crate::plan::pipeline::object::{ObjectKey, within};
@@ -148,13 +148,7 @@ pub fn next_step(input: PruneInput<'_>) -> Option<PruneStep> {
 
 /// What an attempt at the charts of a version is.
 fn attempt(input: PruneInput<'_>, progress: &PruneProgress) -> PruneStep {
-    let PruneInput {
-        key,
-        version,
-        objects,
-        now,
-        ..
-    } = input;
+    let (key, version, objects) = (input.key, input.version, input.objects);
     let Some(spec) = &version.spec else {
         return PruneStep::GiveUp(GivenUp::Undecodable);
     };
@@ -170,13 +164,20 @@ fn attempt(input: PruneInput<'_>, progress: &PruneProgress) -> PruneStep {
         return PruneStep::Delete;
     }
     if is_rendered(&charts, input) {
-        return if is_over(progress, now) {
+        return if is_over(progress, input.now) {
             PruneStep::GiveUp(GivenUp::TaskExists)
         } else {
             PruneStep::Wait(ends(progress))
         };
     }
-    match access(key, progress, &registry.registry, input) {
+    let account = progress.service_account_name.as_deref();
+    match registry_access(
+        &key.namespace,
+        account,
+        &registry.registry,
+        input.catalog,
+        input.tenancy,
+    ) {
         Ok(access) => PruneStep::Ask(Box::new(PruneRequest {
             namespace: key.namespace.clone(),
             charts,
@@ -220,14 +221,8 @@ pub fn is_pruned(
 /// Whether a task for one of the charts is there: it runs, or a Target may want what it pushed. One of another namespace counts only
 /// where it may push there, or any tenant could keep the charts of others.
 fn is_rendered(charts: &[PrunableChart], input: PruneInput<'_>) -> bool {
-    let PruneInput {
-        objects,
-        catalog,
-        tenancy,
-        ..
-    } = input;
     let namespace = &input.key.namespace;
-    objects.tasks.iter().any(|(key, task)| {
+    input.objects.tasks.iter().any(|(key, task)| {
         let mut same = charts.iter().filter(|chart| {
             let reference = &chart.reference;
             reference.repository.as_str() == task.chart.repository
@@ -235,76 +230,35 @@ fn is_rendered(charts: &[PrunableChart], input: PruneInput<'_>) -> bool {
         });
         same.any(|chart| {
             let is_own = key.namespace == *namespace;
-            let registry = registry_of_task(key, task.chart.registry.as_ref(), objects, catalog);
-            registry.map_or(is_own, |registry| {
-                let host = chart.reference.host.as_str();
-                registry.hostname().eq_ignore_ascii_case(host)
-                    && (is_own || registry.may_be_pushed_to(&chart.reference.repository, key, tenancy))
+            let registry = task.chart.registry.as_ref();
+            let registry = registry.and_then(|registry| registry_of_task(key, registry, input));
+            registry.map_or(is_own, |(host, prefix)| {
+                let OciReference { repository, .. } = &chart.reference;
+                host.eq_ignore_ascii_case(chart.reference.host.as_str())
+                    && (is_own || prefix.is_some_and(|prefix| repository.is_within(&prefix)))
             })
         })
     })
 }
 
-/// The registry that a task pushes to.
-enum TaskRegistry<'o> {
-    Platforms(&'o ClusterRegistrySpec),
-    Tenants(&'o RegistrySpec),
-}
-
-impl TaskRegistry<'_> {
-    const fn hostname(&self) -> &String {
-        match self {
-            Self::Platforms(spec) => &spec.hostname,
-            Self::Tenants(spec) => &spec.hostname,
-        }
-    }
-
-    /// Whether a task of this key may push to a repository there, as far as the platform says.
-    fn may_be_pushed_to(&self, repository: &Repository, task: &ObjectKey, tenancy: &TenancyPolicy) -> bool {
-        let (is_allowed, prefix) = match self {
-            Self::Platforms(spec) => (true, spec.repository_prefix.as_str()),
-            Self::Tenants(spec) => (
-                tenancy.admits(spec),
-                spec.repository_prefix.as_deref().unwrap_or_default(),
-            ),
-        };
-        let prefix = prefix.replace("{namespace}", &task.namespace);
-        let granted = prefix.parse::<RepositoryPrefix>();
-        is_allowed && granted.is_ok_and(|granted| repository.is_within(&granted))
-    }
-}
-
-/// The registry that a task pushes to, where it is known.
+/// The registry that a task pushes to, where it is known: its host, and where a task of this namespace may push there, as far as the
+/// platform says.
 fn registry_of_task<'o>(
     task: &ObjectKey,
-    registry: Option<&RegistryReference>,
-    objects: &'o PipelineObjects,
-    catalog: &'o Catalog,
-) -> Option<TaskRegistry<'o>> {
-    let named = registry?;
-    if named.kind == RegistryKind::ClusterRegistry {
-        return Some(TaskRegistry::Platforms(
-            &catalog.registries.get(&named.name)?.spec,
-        ));
-    }
-    let key = task.referred(named.namespace.as_ref(), &named.name);
-    objects
-        .registries
-        .get(&key)?
-        .spec
-        .as_ref()
-        .map(TaskRegistry::Tenants)
-}
-
-/// How the registry of a version is reached.
-fn access(
-    key: &ObjectKey,
-    progress: &PruneProgress,
     registry: &RegistryReference,
-    input: PruneInput<'_>,
-) -> Result<PruneAccess, PruneFailure> {
-    let account = progress.service_account_name.as_deref();
-    registry_access(&key.namespace, account, registry, input.catalog, input.tenancy)
+    input: PruneInput<'o>,
+) -> Option<(&'o str, Option<RepositoryPrefix>)> {
+    let (host, prefix) = if registry.kind == RegistryKind::ClusterRegistry {
+        let spec = &input.catalog.registries.get(&registry.name)?.spec;
+        (&spec.hostname, Some(spec.repository_prefix.as_str()))
+    } else {
+        let key = task.referred(registry.namespace.as_ref(), &registry.name);
+        let spec = input.objects.registries.get(&key)?.spec.as_ref()?;
+        let prefix = spec.repository_prefix.as_deref().unwrap_or_default();
+        (&spec.hostname, input.tenancy.admits(spec).then_some(prefix))
+    };
+    let prefix = prefix.map(|prefix| prefix.replace("{namespace}", &task.namespace));
+    Some((host, prefix.and_then(|prefix| prefix.parse().ok())))
 }
 
 /// How a registry is reached for a Target with this ServiceAccount.

@@ -3,23 +3,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use kube::core::{Selector, SelectorExt as _};
-
 use super::surveyed_profile::SurveyedProfile;
 use super::turns::RolloutStanding;
 use crate::api::conditions::{ConditionType, Reason, has_reason};
-use crate::api::pipeline::{HydratedRelease, ProfileSpec, ReleaseSourceKind, TargetSpec, TargetStatus};
+use crate::api::pipeline::{HydratedRelease, ProfileSpec, TargetSpec, TargetStatus};
 use crate::plan::pipeline::chart::{PlannedChart, bootstrap_task_prefix};
 use crate::plan::pipeline::chart_cache::ChartCache;
 use crate::plan::pipeline::destination::{RenderDestination, destination};
 use crate::plan::pipeline::history::{StoredVersion, is_pushed};
-use crate::plan::pipeline::object::{ObjectKey, PipelineObject, within};
+use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::pull_secrets::PullSecrets;
 use crate::plan::pipeline::references::ReferenceRules;
 use crate::plan::pipeline::resolution::AcceptedRelease;
 use crate::plan::pipeline::resolve::accepted;
-use crate::plan::pipeline::source::{BoundRelease, SourceKey, TargetView, may_reach};
+use crate::plan::pipeline::source::{BoundRelease, SourceKey, TargetView, matched};
 use crate::plan::pipeline::task::{has_failed, has_failed_below, release_failed};
 use crate::plan::pipeline::unread;
 use crate::plan::platform::catalog::Catalog;
@@ -117,21 +115,8 @@ impl<'o> RolloutSurvey<'o> {
     /// How the Targets of a Profile stand, in the order in which they are reached.
     pub fn of(&mut self, key: &'o ObjectKey, spec: &'o ProfileSpec) -> Vec<SurveyedTarget<'o>> {
         let RolloutInput { objects, rules, .. } = self.input;
-        let Ok(selector) = Selector::try_from(spec.target_selector.clone()) else {
-            return Vec::new();
-        };
         let profile = SurveyedProfile::of(key, spec, objects);
-        let all: Vec<TargetView<'o>> = if rules.crosses_namespaces {
-            objects.targets.iter().map(view).collect()
-        } else {
-            within(&objects.targets, &key.namespace).map(view).collect()
-        };
-        let is_matched = |target: &TargetView<'o>| {
-            selector.matches(&target.object.labels)
-                && may_reach(ReleaseSourceKind::Profile, key, target.key, objects, rules)
-        };
-        let matched = all.into_iter().filter(is_matched);
-        matched
+        matched(key, spec, objects, rules)
             .map(|target| {
                 let (standing, version) = self.standing(&profile, target);
                 (target.key, standing, version)
@@ -223,10 +208,6 @@ impl<'o> RolloutSurvey<'o> {
         }
         self.facts.insert(target.key, facts);
     }
-}
-
-fn view<'o>((key, object): (&'o ObjectKey, &'o PipelineObject<TargetSpec, TargetStatus>)) -> TargetView<'o> {
-    TargetView { key, object }
 }
 
 fn versions_of_targets<'o>(objects: &'o PipelineObjects, namespace: &'o str) -> VersionsOfTargets<'o> {

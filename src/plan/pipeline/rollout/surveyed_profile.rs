@@ -1,11 +1,12 @@
 //! A Profile whose rollout is looked at, and what binds its Release before it does.
 
-use kube::core::{Selector, SelectorExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::api::pipeline::{ProfileSpec, ReleaseBindingSpec, ReleaseSourceKind};
 use crate::plan::pipeline::object::{ObjectKey, within};
 use crate::plan::pipeline::objects::PipelineObjects;
 use crate::plan::pipeline::references::ReferenceRules;
+use crate::plan::pipeline::selector::matches;
 use crate::plan::pipeline::source::{SourceKey, TargetView, is_target, may_reach};
 
 /// A Profile whose Targets are looked at.
@@ -21,7 +22,7 @@ pub(super) struct SurveyedProfile<'o> {
 /// What binds a Release before a Profile does.
 enum EarlierSource<'o> {
     Binding(&'o ObjectKey, &'o ReleaseBindingSpec),
-    Profile(&'o ObjectKey, Selector),
+    Profile(&'o ObjectKey, &'o LabelSelector),
 }
 
 impl<'o> SurveyedProfile<'o> {
@@ -44,8 +45,7 @@ impl<'o> SurveyedProfile<'o> {
                 .spec
                 .as_ref()
                 .filter(|spec| spec.release_ref.name == *name)?;
-            let selector = Selector::try_from(spec.target_selector.clone()).ok()?;
-            Some(EarlierSource::Profile(other, selector))
+            Some(EarlierSource::Profile(other, &spec.target_selector))
         });
         Self {
             source: SourceKey {
@@ -71,7 +71,7 @@ impl<'o> SurveyedProfile<'o> {
                     && reaches(ReleaseSourceKind::ReleaseBinding, key)
             }
             EarlierSource::Profile(key, selector) => {
-                selector.matches(&target.object.labels) && reaches(ReleaseSourceKind::Profile, key)
+                matches(selector, &target.object.labels) && reaches(ReleaseSourceKind::Profile, key)
             }
         })
     }

@@ -19,15 +19,6 @@ const LISTED: usize = 10;
 /// Bytes of a list in a message, without the separators, so that the note of an event holds all of it.
 const LISTED_BYTES: usize = 512;
 
-/// What a task names in the platform's catalog.
-struct CatalogLookup {
-    kind: &'static str,
-    /// The field of the task that names it.
-    field: &'static str,
-    /// Whether a task may leave the field out.
-    is_optional: bool,
-}
-
 impl Catalog {
     /// The message to a task that names a registry of the platform that it may not use.
     pub(super) fn no_registry(&self, task: &Task) -> Refusal {
@@ -36,17 +27,13 @@ impl Catalog {
             .iter()
             .filter(|(_, found)| self.admits(&found.spec.allowed_namespaces, &found.recorded, &task.id));
         let entries = usable.filter_map(|(name, found)| entry(name, &found.spec, &task.id));
-        let sought = CatalogLookup {
-            kind: "ClusterRegistry",
-            field: "registryRef",
-            is_optional: false,
-        };
+        let message = missing("ClusterRegistry", "registryRef", false, &task.id, entries);
         let reason = match task.id.kind {
             TaskKind::RenderTask => Reason::RegistryNotAllowed,
             // No list binds the platform's own tasks, so to them it can only be missing.
             TaskKind::ClusterRenderTask => Reason::RegistryNotFound,
         };
-        Refusal::new(reason, sought.missing(&task.id, entries))
+        Refusal::new(reason, message)
     }
 
     /// The message to a task whose renderer class it may not use, or that names none where the default one is not for it.
@@ -60,12 +47,14 @@ impl Catalog {
                 "the default RendererClass does not allow this namespace; the task starts by itself once it does; {offer}"
             )
         } else {
-            let sought = CatalogLookup {
-                kind: "RendererClass",
-                field: "rendererClassName",
-                is_optional: self.usual(task).is_some(),
-            };
-            sought.missing(&task.id, entries)
+            let is_optional = self.usual(task).is_some();
+            missing(
+                "RendererClass",
+                "rendererClassName",
+                is_optional,
+                &task.id,
+                entries,
+            )
         };
         Refusal::new(Reason::RendererClassNotFound, message)
     }
@@ -74,30 +63,30 @@ impl Catalog {
     pub(in crate::plan) fn no_cluster(&self, task: &Task) -> Refusal {
         let usable = self.clusters.iter();
         let usable = usable.filter(|(name, _)| self.cluster(name, task).is_some());
-        let sought = CatalogLookup {
-            kind: "RenderCluster",
-            field: "clusterName",
-            is_optional: true,
-        };
         let entries = usable.map(|(name, _)| name.clone());
-        Refusal::new(Reason::ClusterNotFound, sought.missing(&task.id, entries))
+        let message = missing("RenderCluster", "clusterName", true, &task.id, entries);
+        Refusal::new(Reason::ClusterNotFound, message)
     }
 }
 
-impl CatalogLookup {
-    fn missing(&self, task: &TaskId, entries: impl Iterator<Item = String>) -> String {
-        let Self { kind, field, .. } = self;
-        if task.kind == TaskKind::ClusterRenderTask {
-            return format!(
-                "the {kind} that {field} names does not exist; the task starts by itself once it does"
-            );
-        }
-        format!(
-            "the {kind} that {field} names does not exist, or does not allow this namespace; the task starts by itself once it \
-             does; {}",
-            offer(entries, self.is_optional.then_some(self.field))
-        )
+/// The message to a task that names, in a field, an object of a kind that its namespace may not use; some fields may be left out.
+fn missing(
+    kind: &str,
+    field: &str,
+    is_optional: bool,
+    task: &TaskId,
+    entries: impl Iterator<Item = String>,
+) -> String {
+    if task.kind == TaskKind::ClusterRenderTask {
+        return format!(
+            "the {kind} that {field} names does not exist; the task starts by itself once it does"
+        );
     }
+    format!(
+        "the {kind} that {field} names does not exist, or does not allow this namespace; the task starts by itself once it \
+         does; {}",
+        offer(entries, is_optional.then_some(field))
+    )
 }
 
 /// What the tenant can do instead; `optional` is a field that a task may leave out.

@@ -5,6 +5,7 @@ use super::read_identity::{ReadIdentity, identity_of};
 use super::reference::{NamedDestination, TenantReference};
 use super::tenant_destination::TenantDestination;
 use crate::api::conditions::Reason;
+use crate::api::labels::GROUP;
 use crate::api::names::TaskKind;
 use crate::api::{RegistryKind, RegistrySpec, RenderTaskSpec};
 use crate::plan::platform::reference_grants::ReferenceGrantIndex;
@@ -37,8 +38,11 @@ pub struct ReferrerGrants<'a> {
 
 impl ReferrerGrants<'_> {
     fn allow(&self, from: &str, to: &str, registry: &str) -> bool {
-        let as_target = || self.index.allows_target(from, to, registry);
-        self.index.allows(from, to, registry) || self.referrer == ReferrerKind::Target && as_target()
+        let is_granted = |kind| {
+            self.index
+                .admits((kind, from), to, (GROUP, "Registry", Some(registry)))
+        };
+        is_granted("RenderTask") || self.referrer == ReferrerKind::Target && is_granted("Target")
     }
 }
 
@@ -116,15 +120,7 @@ fn host_of(spec: &RenderTaskSpec, host: &str) -> RegistrySpec {
         hostname: host.to_owned(),
         plain_http: spec.plain_http,
         push_secret_ref: spec.push_secret_ref.clone(),
-        repository_prefix: None,
-        token_realm: None,
-        ca_config_map_ref: None,
-        target_pull_secret_name: None,
-        prune: None,
-        solar_secret_ref: None,
-        flavor: None,
-        webhook_path: None,
-        scan_interval: None,
+        ..RegistrySpec::default()
     }
 }
 
