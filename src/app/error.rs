@@ -1,8 +1,8 @@
 //! Why the hub does not run, or no longer.
 
 use crate::api::names::HubIdError;
-use crate::kubernetes::lease::LeaseError;
 use crate::kubernetes::seal_key::SealKeyError;
+use crate::plan::lease::LeaseExit;
 
 /// Why the hub does not run, or no longer.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum AppError {
     Preflight(usize),
     /// The hub does not hold its Lease, or no longer.
     #[error(transparent)]
-    Lease(LeaseError),
+    Lease(LeaseExit),
     /// A loop that must run for ever ended.
     #[error("a loop of the hub ended")]
     LoopEnded,

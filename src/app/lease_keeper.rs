@@ -6,7 +6,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
-use crate::kubernetes::lease::{LeaseError, LeaseHolder};
+use crate::kubernetes::lease::LeaseHolder;
+use crate::plan::lease::LeaseExit;
 
 /// Longest wait for the release of the Lease at the end.
 pub(super) const LAST_WRITE: Duration = Duration::from_secs(5);
@@ -14,7 +15,7 @@ pub(super) const LAST_WRITE: Duration = Duration::from_secs(5);
 /// The task that renews the Lease. It ends after all others, because a hub that stops may still write.
 pub(super) struct LeaseKeeperTask {
     release: CancellationToken,
-    task: JoinHandle<LeaseError>,
+    task: JoinHandle<LeaseExit>,
 }
 
 impl LeaseKeeperTask {
@@ -24,7 +25,7 @@ impl LeaseKeeperTask {
         Self::of(release, task)
     }
 
-    pub(super) const fn of(release: CancellationToken, task: JoinHandle<LeaseError>) -> Self {
+    pub(super) const fn of(release: CancellationToken, task: JoinHandle<LeaseExit>) -> Self {
         Self { release, task }
     }
 
@@ -65,7 +66,7 @@ impl LeaseKeeperTask {
     pub(super) async fn release(mut self) -> Result<(), AppError> {
         self.release.cancel();
         match tokio::time::timeout(LAST_WRITE, self.lost()).await {
-            Ok(AppError::Lease(LeaseError::Stopped)) => Ok(()),
+            Ok(AppError::Lease(LeaseExit::Stopped)) => Ok(()),
             Ok(error) => Err(error),
             Err(_) => {
                 tracing::warn!("the hub's Lease was not released; another instance waits until it is over");
@@ -85,7 +86,7 @@ mod tests {
         let released = release.clone();
         let task = tokio::spawn(async move {
             released.cancelled().await;
-            LeaseError::Stopped
+            LeaseExit::Stopped
         });
         (LeaseKeeperTask::of(release.clone(), task), release)
     }
@@ -110,10 +111,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_lease_that_is_lost_meanwhile_ends_the_work() {
-        let task = tokio::spawn(async { LeaseError::Lost });
+        let task = tokio::spawn(async { LeaseExit::Lost });
         let keeper = LeaseKeeperTask::of(CancellationToken::new(), task);
         let work = std::future::pending::<Result<(), AppError>>();
         let lost = keeper.during(work, &CancellationToken::new()).await;
-        assert!(matches!(lost, Err(AppError::Lease(LeaseError::Lost))));
+        assert!(matches!(lost, Err(AppError::Lease(LeaseExit::Lost))));
     }
 }

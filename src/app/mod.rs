@@ -135,7 +135,7 @@ mod tests {
 
     use super::lease_keeper::LAST_WRITE;
     use super::*;
-    use crate::kubernetes::lease::LeaseError;
+    use crate::plan::lease::LeaseExit;
 
     /// How long a hub that stops waits for work under way.
     const GRACE: Duration = Duration::from_secs(60);
@@ -144,7 +144,7 @@ mod tests {
     /// released.
     async fn ending(
         event: impl Future<Output = ()> + Send + 'static,
-        end: impl Future<Output = LeaseError> + Send + 'static,
+        end: impl Future<Output = LeaseExit> + Send + 'static,
     ) -> Result<(), AppError> {
         ending_with([Duration::ZERO; 2], event, end).await
     }
@@ -153,7 +153,7 @@ mod tests {
     async fn ending_with(
         works: [Duration; 2],
         event: impl Future<Output = ()> + Send + 'static,
-        end: impl Future<Output = LeaseError> + Send + 'static,
+        end: impl Future<Output = LeaseExit> + Send + 'static,
     ) -> Result<(), AppError> {
         let release = CancellationToken::new();
         let released = release.clone();
@@ -185,7 +185,7 @@ mod tests {
             let (sender, mut reported) = oneshot::channel();
             let end = async move {
                 _ = sender.send(begin.elapsed());
-                LeaseError::Stopped
+                LeaseExit::Stopped
             };
             ending_with(works, async {}, end).await.unwrap();
             assert_eq!(reported.try_recv().ok(), released, "{works:?}");
@@ -195,9 +195,9 @@ mod tests {
     /// Holds: M5.
     #[tokio::test]
     async fn a_loss_that_ended_the_last_of_the_work_is_still_reported() {
-        let lost = ending(async {}, async { LeaseError::Lost }).await;
-        assert!(matches!(lost, Err(AppError::Lease(LeaseError::Lost))), "{lost:?}");
-        ending(async {}, async { LeaseError::Stopped }).await.unwrap();
+        let lost = ending(async {}, async { LeaseExit::Lost }).await;
+        assert!(matches!(lost, Err(AppError::Lease(LeaseExit::Lost))), "{lost:?}");
+        ending(async {}, async { LeaseExit::Stopped }).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -208,7 +208,7 @@ mod tests {
             let (sender, reported) = oneshot::channel();
             let end = async move {
                 _ = sender.send(begin.elapsed());
-                LeaseError::Stopped
+                LeaseExit::Stopped
             };
             ending(sleep(takes), end).await.unwrap();
             assert_eq!(
@@ -225,7 +225,7 @@ mod tests {
             let begin = Instant::now();
             let end = async move {
                 sleep(takes).await;
-                LeaseError::Stopped
+                LeaseExit::Stopped
             };
             // It is no failure: the successor waits until the Lease is over.
             ending(async {}, end).await.unwrap();

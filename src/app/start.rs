@@ -22,12 +22,12 @@ use crate::app::stop;
 use crate::app::stop::{HubDeployment, StopOutcome};
 use crate::base::metrics::{Metrics, ModeLabels, SettingLabel};
 use crate::kubernetes::apply::HubClient;
-use crate::kubernetes::lease::{LeaseClient, LeaseError, LeaseHolder};
+use crate::kubernetes::lease::{LeaseClient, LeaseHolder};
 use crate::kubernetes::preflight::FactCollector;
 use crate::kubernetes::seal_key;
 use crate::kubernetes::write_fence;
 use crate::kubernetes::write_fence::WriteFence;
-use crate::plan::lease::{HolderIdentity, InstanceState, NamespaceScope, finding};
+use crate::plan::lease::{HolderIdentity, InstanceState, LeaseExit, NamespaceScope, finding};
 use crate::plan::platform::unserved_namespaces;
 use crate::plan::preflight::{CheckResult, PreflightCheck, PreflightFinding, RUNBOOK, judge, table};
 use crate::plan::task::status_seal::SealKey;
@@ -78,11 +78,11 @@ pub(super) async fn start_up(
     standby_log.abort();
     let lease = match taken {
         Ok(lease) => lease,
-        Err(LeaseError::Conflict(alive)) => {
+        Err(LeaseExit::Conflict(alive)) => {
             report(&[finding(&alive)], metrics)?;
             return Ok(None);
         }
-        Err(LeaseError::Stopped) => return Ok(None),
+        Err(LeaseExit::Stopped) => return Ok(None),
         Err(error) => return Err(AppError::Lease(error)),
     };
     report(&[finding(&[])], metrics)?;

@@ -3,7 +3,6 @@
 //! The credential goes to the registry's own origin or the token service that the registry's owner named, and only where the registry
 //! asks for it. A host that a tenant chose is connected to at addresses at which a cluster may be, too.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +57,6 @@ pub enum PruneError {
 }
 
 /// What a pruner works with.
-#[derive(Debug)]
 pub struct PrunerParts {
     /// The hub's own calls.
     pub hub_client: HubClient,
@@ -75,7 +73,7 @@ pub struct PrunerParts {
 }
 
 /// Deletes charts from registries. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pruner(pub(super) Arc<PrunerParts>);
 
 /// Addresses that the hub may connect to, of names that tenants chose.
@@ -96,12 +94,6 @@ pub(super) struct RegistryRoute {
     lookup: Option<Arc<dyn AddressLookup>>,
     /// Whether the hub hides the cause of a failure, unless the registry asked for the credential.
     is_hidden: bool,
-}
-
-impl fmt::Debug for RegistryRoute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistryRoute").finish_non_exhaustive()
-    }
 }
 
 impl AddressLookup for PermittedAddresses {

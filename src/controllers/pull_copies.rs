@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::plan::pull_secrets::copy::PullCopyId;
+use crate::api::RendererClassSpec;
+use crate::kubernetes::apply::{CallError, HubClient};
+use crate::plan::pull_secrets::copy::{PullCopy, PullCopyId, PullSecretFault};
+use crate::plan::pull_secrets::image_repository::ImageRepository;
 use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::remote::site::Site;
 
@@ -179,6 +182,29 @@ impl Drop for PullCopyRemoval {
         let Self(copies, placed) = self;
         copies.state().leaving.remove(placed);
     }
+}
+
+/// The copy of a pull Secret that a class names, as the Secret in `namespace` is now.
+///
+/// # Errors
+/// The Secret cannot be read; inside, why nothing can be pulled with it.
+pub async fn read_copy(
+    hub_client: &HubClient,
+    namespace: Option<&str>,
+    spec: &RendererClassSpec,
+    name: &str,
+) -> Result<Result<PullCopy, PullSecretFault>, CallError> {
+    let Some(namespace) = namespace else {
+        return Ok(Err(PullSecretFault::Missing));
+    };
+    let Some(body) = hub_client.get_secret_body(namespace, name).await? else {
+        return Ok(Err(PullSecretFault::Missing));
+    };
+    let (Some(secret), Some(image)) = (body.whole(), ImageRepository::of(&spec.image)) else {
+        return Ok(Err(PullSecretFault::Undecodable));
+    };
+    let entries = spec.image_pull_secret_entries.unwrap_or_default();
+    Ok(PullCopy::of(hub_client.hub_id(), &secret, &image, entries))
 }
 
 #[cfg(test)]

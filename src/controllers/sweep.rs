@@ -114,19 +114,9 @@ pub struct SweepCandidates {
     /// Jobs.
     pub jobs: Vec<OrphanJob>,
     /// What deleted tasks left on a cluster that was not reached.
-    pub remote_orphans: Vec<RemoteOrphan>,
+    pub remote_orphans: Vec<OrphanRecord>,
     /// What the hub serves: of other tasks it cannot say that they are gone.
     pub scopes: Arc<[TaskWatchScope]>,
-}
-
-/// What a deleted task left, by name and where known by UID.
-#[derive(Debug)]
-pub struct RemoteOrphan(OrphanRecord);
-
-impl From<OrphanRecord> for RemoteOrphan {
-    fn from(orphan: OrphanRecord) -> Self {
-        Self(orphan)
-    }
 }
 
 impl SweepCandidates {
@@ -164,7 +154,7 @@ pub async fn remove_orphans(
     let mut settled = Vec::new();
     let mut tally = SweepTally::new(metrics);
     let until = Instant::now() + REMOVE;
-    for RemoteOrphan(orphan) in unless_stopped(sweep.remote_orphans, stop) {
+    for orphan in unless_stopped(sweep.remote_orphans, stop) {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
@@ -189,7 +179,7 @@ pub async fn remove_given_up(
     objects: &TaskObjectClient,
     metrics: &Metrics,
     jobs: Vec<OrphanJob>,
-    orphans: Vec<RemoteOrphan>,
+    orphans: Vec<OrphanRecord>,
     until: Instant,
     stop: &CancellationToken,
 ) -> Vec<TaskUid> {
@@ -212,7 +202,7 @@ pub async fn remove_given_up(
     }
     let mut settled = Vec::new();
     let mut tally = SweepTally::new(metrics);
-    for RemoteOrphan(orphan) in unless_stopped(orphans, stop) {
+    for orphan in unless_stopped(orphans, stop) {
         let removed = in_time(until, remove_left(objects, &orphan)).await;
         if removed.is_ok() {
             settled.push(orphan.task);
@@ -462,8 +452,8 @@ mod tests {
         TaskUid::new(&format!("task-{number}"))
     }
 
-    fn left(number: usize) -> RemoteOrphan {
-        RemoteOrphan(OrphanRecord {
+    fn left(number: usize) -> OrphanRecord {
+        OrphanRecord {
             site: Site {
                 cluster: ClusterName::Platform("west".to_owned()),
                 namespace: "jobs".to_owned(),
@@ -474,7 +464,7 @@ mod tests {
             job_uid: None,
             secret_uid: None,
             since: Timestamp::UNIX_EPOCH,
-        })
+        }
     }
 
     /// Secrets of the hub's that name no task, of which nothing has to be asked before they are removed.

@@ -17,6 +17,7 @@ mod write_request;
 
 pub use client::HubClient;
 pub use error::{CallError, CreateError};
+pub(crate) use error::{done, found};
 pub(crate) use list::{LeanPage, PAGE as LIST_PAGE};
 pub use list::{ListKind, ListPage, ListedObject, read as read_page};
 pub use objects::TaskObjectClient;

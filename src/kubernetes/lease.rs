@@ -7,5 +7,5 @@
 mod client;
 mod holder;
 
-pub use client::{LeaseClient, LeaseError, PeerHubs};
+pub use client::{LeaseClient, PeerHubs};
 pub use holder::LeaseHolder;

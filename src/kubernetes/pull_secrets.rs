@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::base::metrics::Metrics;
 use crate::kubernetes::apply::{
-    CallError, OBJECT_MAX, SecretBody, TransportStage, fetch, json_patch, lean_write, log_call,
+    CallError, OBJECT_MAX, SecretBody, TransportStage, done, fetch, found, json_patch, lean_write, log_call,
 };
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pull_secrets::olm::{
@@ -122,12 +122,10 @@ impl PullSecretClient {
     /// It cannot be read.
     pub async fn read_secret(&self, key: &ObjectKey) -> Result<Option<ReadPullSecret>, CallError> {
         let request = of::<Secret>(&key.namespace).get(&key.name, &GetParams::default());
-        let body = match self.call("get", "secrets", request, OBJECT_MAX).await {
-            Ok(body) => SecretBody::new(body.to_vec()),
-            Err(CallError::NotFound) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(body) = found(self.call("get", "secrets", request, OBJECT_MAX).await)? else {
+            return Ok(None);
         };
-        let secret = body.whole().ok_or(UNREADABLE)?;
+        let secret = SecretBody::new(body.to_vec()).whole().ok_or(UNREADABLE)?;
         let meta = &secret.metadata;
         let version = meta
             .resource_version
@@ -202,10 +200,7 @@ impl PullSecretClient {
             resource_version: None,
         });
         let request = of::<Secret>(&key.namespace).delete(&key.name, &parameters);
-        match self.call("delete", "secrets", request, 0).await {
-            Ok(_) | Err(CallError::NotFound) => Ok(()),
-            Err(error) => Err(error),
-        }
+        done(self.call("delete", "secrets", request, 0).await)
     }
 
     /// Changes the list of a ServiceAccount in the version that the change is for.

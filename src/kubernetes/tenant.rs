@@ -10,6 +10,7 @@ mod identity;
 mod lookup;
 mod session;
 
-pub use identity::{IdentityError, TenantSessions};
+pub use account_token::IdentityError;
+pub use identity::TenantSessions;
 pub use lookup::look_up;
 pub use session::{SecretWatch, TenantReadError, TenantSession};

@@ -17,5 +17,5 @@ pub use client::client;
 pub(crate) use fence::tests;
 pub use fence::{FenceClosed, LeaseValidity, WriteFence, log_transitions};
 pub use in_flight::WritesInFlight;
-pub use layer::{FencedService, WriteFenceLayer, is_closed};
+pub use layer::{FencedService, is_closed};
 pub use resolver::NameResolutionError;

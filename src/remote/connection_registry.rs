@@ -5,7 +5,6 @@
 //! desired state.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -37,10 +36,9 @@ const STARTS: usize = 64;
 const FEW_CLOSING: usize = 64;
 
 /// All connections. Clones share them, and the connections end with the last clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectionRegistry(Arc<ConnectionRegistryInner>);
 
-#[derive(Debug)]
 struct ConnectionRegistryInner {
     /// The first field, so that it is dropped before the channels that the tasks use.
     _end: DropGuard,
@@ -52,7 +50,7 @@ struct ConnectionRegistryInner {
 }
 
 /// Which connections exist, and which site is bound to which.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ConnectionTable {
     handles: HashMap<ConnectionKey, ActorHandle>,
     bindings: HashMap<Arc<Site>, SiteBinding>,
@@ -68,14 +66,7 @@ struct ActorHandle {
     desired: watch::Sender<DesiredConnection>,
 }
 
-impl fmt::Debug for ActorHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ActorHandle")
-    }
-}
-
 /// The connection that a site is bound to, and its announcers.
-#[derive(Debug)]
 struct SiteBinding {
     key: Option<ConnectionKey>,
     announcers: Announcers,

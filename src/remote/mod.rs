@@ -19,7 +19,6 @@ mod settings;
 mod socket;
 mod tls;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,7 +37,7 @@ pub struct ConnectionKey {
 }
 
 /// Looks up the clients of sites.
-pub trait SiteClients: fmt::Debug + Send + Sync {
+pub trait SiteClients: Send + Sync {
     /// The client of a site, if it is connected. Never waits, and never uses the network.
     fn client(&self, site: &Site) -> Option<Arc<dyn ApiTransport>>;
 

@@ -1,6 +1,5 @@
 //! Settings of all connections to other clusters, and the rate limit of each.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::api::names::HubId;
@@ -38,13 +37,4 @@ pub struct ConnectionSettings {
     pub own_namespaces: HubNamespaceLookup,
     /// Intervals and deadlines.
     pub timing: ConnectionTiming,
-}
-
-impl fmt::Debug for ConnectionSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionSettings")
-            .field("hub_id", &self.hub_id)
-            .field("timing", &self.timing)
-            .finish_non_exhaustive()
-    }
 }

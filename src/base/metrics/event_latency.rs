@@ -176,12 +176,6 @@ impl EventLatency {
         }
     }
 
-    /// When its event arrived.
-    #[must_use]
-    pub const fn arrived(&self) -> Instant {
-        self.arrived
-    }
-
     /// Says where its task runs.
     pub fn set_runs(&mut self, runs: TaskLocation) {
         self.runs = runs;

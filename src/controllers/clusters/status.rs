@@ -17,6 +17,7 @@ use crate::api::names::hex;
 use crate::base::metrics::clusters::label;
 use crate::kubernetes::apply::CallError;
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::platform::namespaces;
 use crate::plan::remote::cluster_status;
 use crate::plan::remote::cluster_status::{ClusterFacts, ClusterState};
@@ -47,7 +48,7 @@ fn report_transition(
         tracing::info!(cluster, "a cluster is connected");
     }
     events.record(EventMessage {
-        subject: EventSubject::Cluster(cluster.to_owned(), uid.to_owned()),
+        subject: EventSubject::Object("RenderCluster", ObjectKey::new("", cluster), uid.to_owned()),
         is_warning,
         reason,
         note: note.to_owned(),

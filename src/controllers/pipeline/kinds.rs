@@ -31,7 +31,7 @@ use super::store::{PipelineChange, PipelineStore, WatchScope};
 pub(super) struct PipelineKindOperations {
     pub plural: &'static str,
     pub status_kind: Option<StatusKind>,
-    pub watch: fn(&Client, Option<&str>, &Metrics) -> BoxStream<'static, PipelineWatch<LabelledObject>>,
+    pub watch: fn(&Client, Option<&str>, &Metrics) -> BoxStream<'static, PipelineWatch>,
     pub handle_event: fn(&mut PipelineStore, &WatchScope, Event<LabelledObject>) -> PipelineChange,
     /// The objects of a namespace whose statuses are decided with it.
     pub status_objects: fn(&PipelineObjects, &str) -> Vec<StatusObject>,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tokio_util::task::JoinMap;
 
 use crate::controllers::prune::Pruner;
+use crate::kubernetes::apply::CallError;
 use crate::kubernetes::events::EventRecorder;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::prune::ChartDeletions;
@@ -13,7 +14,6 @@ use crate::plan::queue::backoff::Backoff;
 use crate::plan::queue::workqueue::{KeyOwner, WorkQueue};
 
 use super::lookup_queue::ChartLookups;
-use super::work::WorkOutcome;
 
 /// Versions whose charts are deleted at once, of different namespaces.
 const PRUNES: usize = 4;
@@ -21,7 +21,6 @@ const PRUNES: usize = 4;
 const PACE: Duration = Duration::from_millis(50);
 
 /// What pruning needs of the hub.
-#[derive(Debug)]
 pub struct PipelinePruning {
     /// Deletes charts from registries.
     pub pruner: Pruner,
@@ -36,7 +35,7 @@ pub(super) struct PruneQueue {
     pub needs: PipelinePruning,
     pub queue: WorkQueue<ObjectKey>,
     pub backoff: Backoff<ObjectKey>,
-    pub workers: JoinMap<ObjectKey, WorkOutcome>,
+    pub workers: JoinMap<ObjectKey, Result<(), CallError>>,
     pub deletions: ChartDeletions,
     /// What registries are asked for, by the same means.
     pub lookups: ChartLookups,

@@ -6,11 +6,10 @@ use crate::api::conditions::Reason;
 use crate::api::pipeline::{HydratedTargetStatus, PruneFailure};
 use crate::controllers::prune::{PruneError, Pruner};
 use crate::kubernetes::apply::CallError;
-use crate::plan::pipeline::decide::{FollowUp, VersionRecord};
+use crate::plan::pipeline::decide::VersionRecord;
 use crate::plan::pipeline::prune::{GivenUp, PruneStep, after_failure};
 use crate::plan::pipeline::reports::PipelineReport;
 
-use super::work::WorkOutcome;
 use super::writes::PipelineWriter;
 
 /// Work for one version.
@@ -21,32 +20,20 @@ pub(super) struct PruneWork {
     pub target: String,
     pub version: i64,
     pub step: PruneStep,
-}
-
-/// What the work is done with.
-#[derive(Clone)]
-pub(super) struct PruneTools {
+    /// What it is done with.
     pub writer: PipelineWriter,
     pub pruner: Pruner,
 }
 
 impl PruneWork {
     /// Does what was decided.
-    pub async fn run(self, tools: PruneTools) -> WorkOutcome {
-        WorkOutcome {
-            result: self.work(&tools).await,
-            follow_up: FollowUp::AtOnce,
-            refusal: None,
-        }
-    }
-
-    async fn work(&self, tools: &PruneTools) -> Result<(), CallError> {
+    pub async fn run(self) -> Result<(), CallError> {
         match &self.step {
             PruneStep::Wait(_) => Ok(()),
-            PruneStep::Delete => self.delete(tools).await,
-            PruneStep::GiveUp(why) => self.give_up(tools, *why).await,
-            PruneStep::Fail(failure) => self.failed(tools, *failure).await,
-            PruneStep::Ask(request) => match tools.pruner.prune(request).await {
+            PruneStep::Delete => self.delete().await,
+            PruneStep::GiveUp(why) => self.give_up(*why).await,
+            PruneStep::Fail(failure) => self.failed(*failure).await,
+            PruneStep::Ask(request) => match self.pruner.prune(request).await {
                 Ok(deleted) => {
                     let (key, _) = &self.record.seen;
                     tracing::info!(
@@ -56,27 +43,26 @@ impl PruneWork {
                         deleted,
                         "the charts of a version that is not kept were deleted from their registry"
                     );
-                    self.delete(tools).await
+                    self.delete().await
                 }
-                Err(PruneError::Registry(failure)) => self.failed(tools, failure).await,
+                Err(PruneError::Registry(failure)) => self.failed(failure).await,
                 Err(PruneError::Call(error)) => Err(error),
             },
         }
     }
 
-    async fn delete(&self, tools: &PruneTools) -> Result<(), CallError> {
-        tools
-            .writer
+    async fn delete(&self) -> Result<(), CallError> {
+        self.writer
             .delete_versions(std::slice::from_ref(&self.record.seen))
             .await
     }
 
     /// Records a failed attempt, or gives the charts up.
-    async fn failed(&self, tools: &PruneTools, failure: PruneFailure) -> Result<(), CallError> {
+    async fn failed(&self, failure: PruneFailure) -> Result<(), CallError> {
         let progress = self.record.status.prune.as_ref();
         let next = progress.and_then(|progress| after_failure(progress, failure, Timestamp::now()));
         let Some(next) = next else {
-            return self.give_up(tools, GivenUp::Failed(failure)).await;
+            return self.give_up(GivenUp::Failed(failure)).await;
         };
         let status = HydratedTargetStatus {
             prune: Some(next),
@@ -86,11 +72,11 @@ impl PruneWork {
             status,
             ..self.record.clone()
         };
-        tools.writer.write_version_status(&record).await
+        self.writer.write_version_status(&record).await
     }
 
-    async fn give_up(&self, tools: &PruneTools, why: GivenUp) -> Result<(), CallError> {
-        self.delete(tools).await?;
+    async fn give_up(&self, why: GivenUp) -> Result<(), CallError> {
+        self.delete().await?;
         let (key, _) = &self.record.seen;
         let why = why.explained();
         tracing::warn!(
@@ -108,7 +94,7 @@ impl PruneWork {
                 self.version, self.target
             ),
         };
-        tools.writer.record("HydratedTarget", &self.record.seen, &report);
+        self.writer.record("HydratedTarget", &self.record.seen, &report);
         Ok(())
     }
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use tokio::task::JoinError;
 
+use crate::kubernetes::apply::{CallError, TransportStage};
 use crate::plan::pipeline::decide::VersionRecord;
 use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::pipeline::prune::{PruneInput, PruneStep, next_step, records};
 
 use super::controller::PipelineController;
-use super::prune_work::{PruneTools, PruneWork};
-use super::work::WorkOutcome;
+use super::prune_work::PruneWork;
 
 /// Wait for tasks of the namespace that are being made at the moment.
 const BUSY: Duration = Duration::from_secs(1);
@@ -56,11 +56,7 @@ impl PipelineController {
         if let PruneStep::Ask(request) = &work.step {
             self.prunes.deletions.begin(key, &request.charts);
         }
-        let tools = PruneTools {
-            writer: self.writer.clone(),
-            pruner: self.prunes.needs.pruner.clone(),
-        };
-        self.prunes.workers.spawn(key.clone(), work.run(tools));
+        self.prunes.workers.spawn(key.clone(), work.run());
         true
     }
 
@@ -82,17 +78,20 @@ impl PipelineController {
             target: spec.map(|spec| spec.target_name.clone()).unwrap_or_default(),
             version: spec.map(|spec| spec.version).unwrap_or_default(),
             step,
+            writer: self.writer.clone(),
+            pruner: self.prunes.needs.pruner.clone(),
         })
     }
 
     /// Ends the work for a version.
-    pub(super) fn finish_prune(&mut self, key: &ObjectKey, ended: Result<WorkOutcome, JoinError>) {
+    pub(super) fn finish_prune(&mut self, key: &ObjectKey, ended: Result<Result<(), CallError>, JoinError>) {
         self.take_in_writes();
-        let outcome = ended.unwrap_or_else(|_| WorkOutcome::panicked());
+        let panicked = CallError::Transport(TransportStage::Internal);
+        let result = ended.unwrap_or(Err(panicked));
         if self.prunes.deletions.end(key) {
             self.wake_targets(&key.namespace);
         }
-        match outcome.result {
+        match result {
             Ok(()) => {
                 self.prunes.backoff.clear(key);
                 self.queue_next_attempt(key);

@@ -39,10 +39,10 @@ impl From<PipelineTaskEvent> for PipelineWatchEvent {
 }
 
 /// The event of a watch, or that it was refused.
-fn or_refused<K>(
+fn or_refused(
     scope: WatchScope,
-    event: impl Fn(WatchScope, Event<K>) -> PipelineWatchEvent + Send + 'static,
-) -> impl FnMut(PipelineWatch<K>) -> PipelineWatchEvent + Send + 'static {
+    event: impl Fn(WatchScope, Event<LabelledObject>) -> PipelineWatchEvent + Send + 'static,
+) -> impl FnMut(PipelineWatch) -> PipelineWatchEvent + Send + 'static {
     move |shown| match shown {
         PipelineWatch::Event(shown) => event(scope.clone(), shown),
         PipelineWatch::Refused => PipelineWatchEvent::Refused(scope.clone()),

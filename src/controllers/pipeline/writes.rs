@@ -150,7 +150,7 @@ impl PipelineWriter {
     /// Records an event on an object of a kind.
     pub fn record(&self, kind: &'static str, (key, uid): &SeenObject, report: &PipelineReport) {
         self.events.record(EventMessage {
-            subject: EventSubject::Pipeline(kind, key.clone(), uid.clone()),
+            subject: EventSubject::Object(kind, key.clone(), uid.clone()),
             is_warning: report.is_warning,
             reason: report.reason,
             note: report.note.clone(),

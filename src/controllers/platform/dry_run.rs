@@ -15,6 +15,7 @@ use crate::api::RendererClass;
 use crate::api::conditions::Reason;
 use crate::kubernetes::apply::{CallError, CreateError, HubClient};
 use crate::kubernetes::events::{EventMessage, EventRecorder, EventSubject};
+use crate::plan::pipeline::object::ObjectKey;
 use crate::plan::platform::class::refused;
 use crate::plan::queue::backoff::Backoff;
 use crate::plan::task::admission_rejection::AdmissionRejection;
@@ -219,7 +220,7 @@ impl ClassDryRuns {
         };
         if let Some(check) = &self.check {
             check.events.record(EventMessage {
-                subject: EventSubject::Class(name.to_owned(), uid),
+                subject: EventSubject::Object("RendererClass", ObjectKey::new("", name), uid),
                 is_warning: rejection.is_some(),
                 reason,
                 note,

@@ -3,9 +3,8 @@
 use super::class_images::ClassName;
 use super::state::CatalogController;
 use crate::api::RendererClassSpec;
+use crate::controllers::pull_copies::read_copy;
 use crate::kubernetes::apply::{CallError, HubClient};
-use crate::plan::pull_secrets::copy::{PullCopy, PullSecretFault};
-use crate::plan::pull_secrets::image_repository::ImageRepository;
 use crate::plan::pull_secrets::named::{self, NamedPullSecret};
 use crate::plan::pull_secrets::pull_failure::{PullReport, after_report};
 
@@ -139,7 +138,7 @@ async fn read_named(
     let mut all: Vec<NamedPullSecret> = Vec::new();
     for name in named::names(spec) {
         let by_hand = hub_client.objects().get_secret_metadata(name).await?;
-        let copy = read_source(hub_client, namespace, spec, name).await?;
+        let copy = read_copy(hub_client, namespace, spec, name).await?;
         all.push(NamedPullSecret {
             name: name.to_owned(),
             copy: copy.map(|copy| copy.id().clone()),
@@ -147,23 +146,4 @@ async fn read_named(
         });
     }
     Ok(all)
-}
-
-async fn read_source(
-    hub_client: &HubClient,
-    namespace: Option<&str>,
-    spec: &RendererClassSpec,
-    name: &str,
-) -> Result<Result<PullCopy, PullSecretFault>, CallError> {
-    let Some(namespace) = namespace else {
-        return Ok(Err(PullSecretFault::Missing));
-    };
-    let Some(body) = hub_client.get_secret_body(namespace, name).await? else {
-        return Ok(Err(PullSecretFault::Missing));
-    };
-    let (Some(secret), Some(image)) = (body.whole(), ImageRepository::of(&spec.image)) else {
-        return Ok(Err(PullSecretFault::Undecodable));
-    };
-    let entries = spec.image_pull_secret_entries.unwrap_or_default();
-    Ok(PullCopy::of(hub_client.hub_id(), &secret, &image, entries))
 }

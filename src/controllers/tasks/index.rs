@@ -75,7 +75,7 @@ const PHASES: [(TaskPhase, &str); 4] = [
 ];
 
 /// What a worker needs of a task's cluster, where that is not the hub's own.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RemoteTaskView {
     /// Whether something of it may be there that was not seen.
     pub may_be_there: bool,
@@ -97,7 +97,6 @@ impl RemoteTaskView {
 }
 
 /// What a worker needs of a task.
-#[derive(Debug)]
 pub struct TaskView {
     /// The identity of the task.
     pub id: TaskId,

@@ -49,7 +49,6 @@ mod statuses;
 const MAX_STEPS: usize = 16;
 
 /// What every reconcile needs.
-#[derive(Debug)]
 pub struct ReconcileContext {
     /// Calls to the API server.
     pub hub_client: HubClient,

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use http::Request as HttpRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Client, Resource as _};
-use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::api::RenderTaskStatus;
@@ -118,7 +116,7 @@ impl HubClient {
         let request = tasks(id)?.get(&id.name, &GetParams::default());
         // Never closed.
         let _turn = self.reads.acquire().await;
-        let read: Option<SlimObject> = found(self.send("get", resource(id.kind), request).await)?;
+        let read: Option<SlimObject> = found(self.objects.send("get", resource(id.kind), request).await)?;
         Ok(read
             .and_then(|o| o.into_task(id.kind, None))
             .filter(|t| t.id.uid == id.uid))
@@ -192,16 +190,7 @@ impl HubClient {
     /// It cannot be read.
     pub async fn get_config_map(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
         let request = self.objects.own::<ConfigMap>().get(name, &GetParams::default());
-        found(self.send("get", "configmaps", request).await)
-    }
-
-    pub(super) async fn send<T: DeserializeOwned>(
-        &self,
-        verb: &'static str,
-        resource: &'static str,
-        request: Result<HttpRequest<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<T, CallError> {
-        self.objects.send(verb, resource, request).await
+        found(self.objects.send("get", "configmaps", request).await)
     }
 }
 
@@ -250,7 +239,11 @@ mod tests {
     struct Counting(AtomicUsize, AtomicUsize);
 
     impl ApiTransport for Counting {
-        fn send(&self, _: HttpRequest<Vec<u8>>, _: ResponseLimit) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        fn send(
+            &self,
+            _: http::Request<Vec<u8>>,
+            _: ResponseLimit,
+        ) -> BoxFuture<'_, Result<Bytes, CallError>> {
             Box::pin(async {
                 let now = self.0.fetch_add(1, Ordering::Relaxed) + 1;
                 self.1.fetch_max(now, Ordering::Relaxed);
@@ -287,7 +280,7 @@ mod tests {
     impl ApiTransport for MetadataAlone {
         fn send(
             &self,
-            request: HttpRequest<Vec<u8>>,
+            request: http::Request<Vec<u8>>,
             _: ResponseLimit,
         ) -> BoxFuture<'_, Result<Bytes, CallError>> {
             let accepts = request.headers().get(http::header::ACCEPT).cloned();

@@ -168,7 +168,7 @@ pub(super) fn classify(error: &kube::Error) -> CallError {
     clippy::needless_pass_by_value,
     reason = "an answer is used up by looking at it"
 )]
-pub(super) fn done<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
+pub(crate) fn done<T>(answer: Result<T, CallError>) -> Result<(), CallError> {
     match answer {
         Ok(_) | Err(CallError::NotFound) => Ok(()),
         Err(error) => Err(error),
@@ -191,7 +191,7 @@ pub(super) fn in_place<T>(answer: Result<T, CallError>) -> Result<T, CallError> 
     })
 }
 
-pub(super) fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+pub(crate) fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(object) => Ok(Some(object)),
         Err(CallError::NotFound) => Ok(None),

@@ -71,7 +71,7 @@ impl HubClient {
             .objects
             .own::<ConfigMap>()
             .get(&self.ledger_name(), &GetParams::default());
-        let read: Option<ConfigMap> = found(self.send("get", "configmaps", request).await)?;
+        let read: Option<ConfigMap> = found(self.objects.send("get", "configmaps", request).await)?;
         let (version, data) = read.map_or((None, None), |map| (map.metadata.resource_version, map.data));
         let data = data.unwrap_or_default();
         let room = LedgerBudget::of(&data);

@@ -1,7 +1,5 @@
 //! How a call gets to an API server: through kube's client to the hub's own, through a link of our own to all others.
 
-use std::fmt;
-
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
@@ -35,7 +33,7 @@ pub enum ResponseLimit {
 }
 
 /// Carries requests to one API server, as one user.
-pub trait ApiTransport: fmt::Debug + Send + Sync {
+pub trait ApiTransport: Send + Sync {
     /// Sends a request whose path has no host; the body of an answer that is a success, as far as it is wanted.
     fn send(
         &self,
@@ -64,12 +62,6 @@ pub fn log_call(verb: &'static str, resource: &'static str, code: u16, error: Op
 
 /// The hub's own API server.
 pub(super) struct HubTransport(pub(super) Client);
-
-impl fmt::Debug for HubTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hub")
-    }
-}
 
 impl ApiTransport for HubTransport {
     fn send(

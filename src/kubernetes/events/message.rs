@@ -24,12 +24,8 @@ const CONTROLLER: &str = "renderhub.dev/hub";
 pub enum EventSubject {
     /// A task.
     Task(TaskId),
-    /// A renderer class of this name and UID.
-    Class(String, String),
-    /// A `RenderCluster` of this name and UID.
-    Cluster(String, String),
-    /// An object of the pipeline, of this kind and UID.
-    Pipeline(&'static str, ObjectKey, String),
+    /// Another object of renderhub's, of this kind and UID; its namespace is empty where the kind has none.
+    Object(&'static str, ObjectKey, String),
     /// An object of OLM, of this kind and UID.
     Olm(&'static str, ObjectKey, String),
 }
@@ -39,8 +35,7 @@ impl EventSubject {
     pub(super) fn namespace(&self) -> &str {
         match self {
             Self::Task(task) => &task.namespace,
-            Self::Pipeline(_, key, _) | Self::Olm(_, key, _) => &key.namespace,
-            Self::Class(..) | Self::Cluster(..) => "",
+            Self::Object(_, key, _) | Self::Olm(_, key, _) => &key.namespace,
         }
     }
 }
@@ -62,10 +57,7 @@ pub(super) fn event(message: &EventMessage, hub: &str) -> Event {
     let (now, regarding) = (Timestamp::now(), reference(&message.subject));
     let action = match message.subject {
         EventSubject::Olm(..) => "CopyPullSecret",
-        EventSubject::Task(_)
-        | EventSubject::Class(..)
-        | EventSubject::Cluster(..)
-        | EventSubject::Pipeline(..) => "Render",
+        EventSubject::Task(_) | EventSubject::Object(..) => "Render",
     };
     let type_ = if message.is_warning { "Warning" } else { "Normal" };
     Event {
@@ -114,9 +106,7 @@ fn note(message: &EventMessage) -> String {
 fn reference(subject: &EventSubject) -> ObjectReference {
     let (kind, name, uid) = match subject {
         EventSubject::Task(task) => (task.kind.as_str(), &*task.name, task.uid.as_str()),
-        EventSubject::Class(name, uid) => ("RendererClass", name.as_str(), uid.as_str()),
-        EventSubject::Cluster(name, uid) => ("RenderCluster", name.as_str(), uid.as_str()),
-        EventSubject::Pipeline(kind, key, uid) | EventSubject::Olm(kind, key, uid) => {
+        EventSubject::Object(kind, key, uid) | EventSubject::Olm(kind, key, uid) => {
             (*kind, key.name.as_str(), uid.as_str())
         }
     };
@@ -124,10 +114,7 @@ fn reference(subject: &EventSubject) -> ObjectReference {
     ObjectReference {
         api_version: Some(match subject {
             EventSubject::Olm(..) => format!("{OLM_GROUP}/{OLM_VERSION}"),
-            EventSubject::Task(_)
-            | EventSubject::Class(..)
-            | EventSubject::Cluster(..)
-            | EventSubject::Pipeline(..) => format!("{GROUP}/{VERSION}"),
+            EventSubject::Task(_) | EventSubject::Object(..) => format!("{GROUP}/{VERSION}"),
         }),
         kind: Some(kind.to_owned()),
         name: Some(name.to_owned()),

@@ -16,36 +16,6 @@ use crate::plan::lease::{
 /// Longest a call may take: a renewal that is answered later than this comes too late to be of use.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// Why a hub does not hold its Lease.
-#[derive(Debug, thiserror::Error)]
-pub enum LeaseError {
-    /// Live hubs conflict with it.
-    #[error("another hub is in the way")]
-    Conflict(Vec<HubConflict>),
-    /// The hub may not keep a record.
-    #[error(
-        "leases cannot be {0} in the lease namespace; the hub needs get, list, create and update on them"
-    )]
-    Forbidden(&'static str),
-    /// Another instance holds the record now.
-    #[error("another instance has taken over this hub's Lease; this one must not go on")]
-    Lost,
-    /// The Lease was released, or never taken, because the process ends.
-    #[error("the hub stops and has no Lease any more")]
-    Stopped,
-}
-
-impl From<LeaseExit> for LeaseError {
-    fn from(end: LeaseExit) -> Self {
-        match end {
-            LeaseExit::Conflict(conflicts) => Self::Conflict(conflicts),
-            LeaseExit::Forbidden(what) => Self::Forbidden(what),
-            LeaseExit::Lost => Self::Lost,
-            LeaseExit::Stopped => Self::Stopped,
-        }
-    }
-}
-
 /// The other live hubs.
 #[derive(Debug, Default)]
 pub struct PeerHubs {
@@ -94,10 +64,10 @@ impl LeaseClient {
     ///
     /// # Errors
     /// The hub may not list them, or the API server does not answer.
-    pub async fn records(&self) -> Result<Vec<LeaseRecord>, LeaseError> {
+    pub async fn records(&self) -> Result<Vec<LeaseRecord>, LeaseExit> {
         match self.list().await {
             Ok(leases) => Ok(leases.iter().filter_map(LeaseRecord::of).collect()),
-            Err(_) => Err(LeaseError::Forbidden("listed")),
+            Err(_) => Err(LeaseExit::Forbidden("listed")),
         }
     }
 
@@ -126,13 +96,13 @@ impl LeaseClient {
     ///
     /// # Errors
     /// The hub may not list them.
-    pub async fn peers(&self, claim: &HolderIdentity) -> Result<PeerHubs, LeaseError> {
+    pub async fn peers(&self, claim: &HolderIdentity) -> Result<PeerHubs, LeaseExit> {
         let mut monitor = PeerMonitor::default();
         loop {
             let asked = Instant::now();
             let leases = match self.list().await {
                 Ok(leases) => leases,
-                Err(LeaseRequestError::Forbidden) => return Err(LeaseError::Forbidden("listed")),
+                Err(LeaseRequestError::Forbidden) => return Err(LeaseExit::Forbidden("listed")),
                 Err(_) => {
                     tokio::time::sleep(LOOK_AGAIN).await;
                     continue;

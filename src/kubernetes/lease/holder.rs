@@ -6,10 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{LeaseClient, LeaseError};
+use super::client::LeaseClient;
 use crate::kubernetes::write_fence::LeaseValidity;
 use crate::plan::lease::{
-    HolderIdentity, HubConflict, InstanceState, LeaseAction, LeaseRequestError, LeaseResponse,
+    HolderIdentity, HubConflict, InstanceState, LeaseAction, LeaseExit, LeaseRequestError, LeaseResponse,
     LeaseStateMachine, finding,
 };
 use crate::plan::preflight::PreflightFinding;
@@ -21,25 +21,25 @@ impl LeaseClient {
     /// record whose holder is gone without releasing it. `state` is set to the state of the instance.
     ///
     /// # Errors
-    /// [`LeaseError::Conflict`] with the hubs that conflict; then nothing is held.
+    /// [`LeaseExit::Conflict`] with the hubs that conflict; then nothing is held.
     pub async fn take(
         self,
         claim: HolderIdentity,
         stop: &CancellationToken,
         state: watch::Sender<InstanceState>,
-    ) -> Result<LeaseHolder, LeaseError> {
+    ) -> Result<LeaseHolder, LeaseExit> {
         let machine = LeaseStateMachine::new(claim, Instant::now());
         let mut held = LeaseHolder::new(self, machine, state);
         let (mut is_logged, mut is_warned) = (false, false);
-        while !held.is_active() {
+        while held.machine.state() != InstanceState::Active {
             held.step(stop).await?;
-            let future_conflicts = held.future_conflicts();
+            let future_conflicts = held.machine.future_conflicts();
             if !future_conflicts.is_empty() && !std::mem::replace(&mut is_warned, true) {
                 let PreflightFinding { message, fix, .. } = finding(&future_conflicts);
                 let found = message.as_str();
                 tracing::warn!(found, fix, "not ready to take over from the instance that works");
             }
-            let waits_for = held.waits_for();
+            let waits_for = held.machine.waits_for();
             if !waits_for.is_empty() && !std::mem::replace(&mut is_logged, true) {
                 log_conflicts(&waits_for);
             }
@@ -82,21 +82,9 @@ impl LeaseHolder {
         self.has_stood_by
     }
 
-    fn is_active(&self) -> bool {
-        self.machine.state() == InstanceState::Active
-    }
-
-    fn waits_for(&self) -> Vec<HubConflict> {
-        self.machine.waits_for()
-    }
-
-    fn future_conflicts(&self) -> Vec<HubConflict> {
-        self.machine.future_conflicts()
-    }
-
-    /// Keeps it until `stop`, releases it, and says why it ended. [`LeaseError::Stopped`] is the end that was asked for; every
+    /// Keeps it until `stop`, releases it, and says why it ended. [`LeaseExit::Stopped`] is the end that was asked for; every
     /// other one is the end of the process.
-    pub async fn keep(mut self, stop: CancellationToken) -> LeaseError {
+    pub async fn keep(mut self, stop: CancellationToken) -> LeaseExit {
         loop {
             if let Err(end) = self.step(&stop).await {
                 return end;
@@ -105,7 +93,7 @@ impl LeaseHolder {
     }
 
     /// One call, or one wait.
-    async fn step(&mut self, stop: &CancellationToken) -> Result<(), LeaseError> {
+    async fn step(&mut self, stop: &CancellationToken) -> Result<(), LeaseExit> {
         if stop.is_cancelled() && !std::mem::replace(&mut self.is_stopping, true) {
             self.machine.stop();
             // No write may follow once the release is sent.
@@ -115,7 +103,7 @@ impl LeaseHolder {
             LeaseAction::End(end) => {
                 self.publish();
                 tracing::debug!(why = end.as_str(), "the hub's Lease is not kept any more");
-                return Err(end.into());
+                return Err(end);
             }
             LeaseAction::Call(call) => {
                 let (is_stopping, verb) = (self.is_stopping, call.verb());

@@ -1,8 +1,5 @@
 //! What is read of a single object, and of the pods of one task.
 
-use std::borrow::Cow;
-
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, LocalObjectReference,
@@ -28,11 +25,12 @@ const PULL_SECRETS: usize = 16;
 const CONDITIONS: usize = 2;
 
 /// A Job as it was read or watched.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = Job)]
 #[serde(from = "LeanJob")]
 pub struct FetchedJob {
     /// The metadata that is read.
-    pub meta: ObjectMeta,
+    pub metadata: ObjectMeta,
     /// What they say of its end.
     pub hint: CompletionHint,
     /// The conditions that end it, and its counters.
@@ -44,35 +42,6 @@ pub struct FetchedJob {
 pub(crate) struct LeanObject {
     #[serde(default)]
     pub(crate) metadata: LeanMetadata,
-}
-
-impl Resource for FetchedJob {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Job::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Job::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Job::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Job::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
 }
 
 #[derive(Deserialize)]
@@ -110,7 +79,7 @@ impl BoundedItem for LeanCondition {
 
 impl From<LeanJob> for FetchedJob {
     fn from(read: LeanJob) -> Self {
-        let (meta, hint) = read.metadata.read();
+        let (metadata, hint) = read.metadata.read();
         let status = read.status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default().kept.into_iter();
         let condition = |c: LeanCondition| JobCondition {
@@ -121,7 +90,7 @@ impl From<LeanJob> for FetchedJob {
             ..JobCondition::default()
         };
         Self {
-            meta,
+            metadata,
             hint,
             status: JobStatus {
                 conditions: Some(conditions.map(condition).collect()),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{PullSecretClient, UNREADABLE, bytes, created, of};
-use crate::kubernetes::apply::{CallError, OBJECT_MAX};
+use crate::kubernetes::apply::{CallError, OBJECT_MAX, found};
 use crate::plan::pull_secrets::olm::{PendingPods, WantedEviction, pending_pods};
 
 /// Pods of a namespace that are looked at: those of a namespace's operators are a few.
@@ -51,9 +51,8 @@ impl PullSecretClient {
         }
         let (name, uid) = &eviction.replica_set;
         let request = of::<ReplicaSet>(&eviction.pod.namespace).get_metadata(name, &GetParams::default());
-        let body = match self.call("get", "replicasets", request, OBJECT_MAX).await {
-            Err(CallError::NotFound) => return Ok(false),
-            answer => answer?,
+        let Some(body) = found(self.call("get", "replicasets", request, OBJECT_MAX).await)? else {
+            return Ok(false);
         };
         let set: Owned = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         let mut owners = set.metadata.owner_references.iter();

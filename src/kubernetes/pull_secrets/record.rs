@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{NamesByKey, PullSecretClient, RECORD, UNREADABLE, bytes, created, of, patched};
-use crate::kubernetes::apply::{CallError, OBJECT_MAX};
+use crate::kubernetes::apply::{CallError, OBJECT_MAX, found};
 
 impl PullSecretClient {
     /// The data of the ConfigMap; empty where there is none.
@@ -22,9 +22,8 @@ impl PullSecretClient {
             data: Option<NamesByKey>,
         }
         let request = of::<ConfigMap>(namespace).get(RECORD, &GetParams::default());
-        let body = match self.call("get", "configmaps", request, OBJECT_MAX).await {
-            Err(CallError::NotFound) => return Ok(BTreeMap::new()),
-            answer => answer?,
+        let Some(body) = found(self.call("get", "configmaps", request, OBJECT_MAX).await)? else {
+            return Ok(BTreeMap::new());
         };
         let read: Data = serde_json::from_slice(&body).map_err(|_| UNREADABLE)?;
         Ok(read.data.unwrap_or_default())

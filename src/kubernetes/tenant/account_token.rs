@@ -1,6 +1,5 @@
 //! Short-lived tokens of service accounts: requested once for all who wait, kept until shortly before they expire.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,15 +27,12 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// Accounts that are kept before those whose token is over are dropped, and where that is not enough all that are not in use.
 const KEPT: usize = 1024;
 
-/// Why there is no token.
+/// Why the hub has no identity of a tenant's to act as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AccountTokenError {
-    /// The account does not exist, or the hub may not ask for its tokens.
-    #[error("the hub gets no token of the ServiceAccount")]
+pub enum IdentityError {
+    /// The account does not exist, the hub may not act as it, its token is not the one that was asked for, or there is none to act as.
+    #[error("the hub may not act as this reader")]
     Denied,
-    /// The API server returned a token of another account, or one that lives too long.
-    #[error("the token is not the one that was asked for")]
-    Other,
     /// The call failed.
     #[error("the call failed")]
     Call(#[from] CallError),
@@ -58,12 +54,6 @@ pub(super) struct AccountTokenCache {
     slots: DashMap<ServiceAccount, AccountTokenSlot>,
 }
 
-impl fmt::Debug for AccountTokenCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AccountTokenCache({} accounts)", self.slots.len())
-    }
-}
-
 impl AccountTokenCache {
     pub(super) fn new(client: Client, metrics: Metrics) -> Self {
         Self {
@@ -74,7 +64,7 @@ impl AccountTokenCache {
     }
 
     /// A token of the account as a header; callers that come while one is requested wait for that one.
-    pub(super) async fn get(&self, account: &ServiceAccount) -> Result<HeaderValue, AccountTokenError> {
+    pub(super) async fn get(&self, account: &ServiceAccount) -> Result<HeaderValue, IdentityError> {
         let slot = self.slot(account);
         let mut kept = slot.lock().await;
         if let Some(token) = kept.as_ref().filter(|t| Instant::now() < t.usable_until) {
@@ -91,7 +81,7 @@ impl AccountTokenCache {
         &self,
         account: &ServiceAccount,
         refused: &HeaderValue,
-    ) -> Result<HeaderValue, AccountTokenError> {
+    ) -> Result<HeaderValue, IdentityError> {
         let slot = self.slot(account);
         let mut kept = slot.lock().await;
         if kept.as_ref().is_some_and(|token| token.header == refused) {
@@ -121,33 +111,33 @@ impl AccountTokenCache {
         Arc::clone(&self.slots.entry(account.clone()).or_default())
     }
 
-    async fn request_token(&self, account: &ServiceAccount) -> Result<AccountToken, AccountTokenError> {
+    async fn request_token(&self, account: &ServiceAccount) -> Result<AccountToken, IdentityError> {
         let asked = Instant::now();
         // As text, because kube logs the whole of an answer that it cannot decode.
         let answer = tokio::time::timeout(DEADLINE, self.client.request_text(token_request(account)?)).await;
         let answer = answer
-            .map_err(|_| AccountTokenError::Call(CallError::Timeout))
+            .map_err(|_| IdentityError::Call(CallError::Timeout))
             .and_then(|answer| answer.map_err(|error| classify(&error)))
             .and_then(|text| decode(&Zeroizing::new(text)));
         let code = match &answer {
             Ok(_) => 201,
-            Err(AccountTokenError::Denied) => 403,
+            Err(IdentityError::Denied) => 403,
             Err(_) => 0,
         };
         let (verb, resource) = ("create", "serviceaccounts/token");
         let error = match &answer {
-            Err(AccountTokenError::Call(error)) => Some(*error),
+            Err(IdentityError::Call(error)) => Some(*error),
             _ => None,
         };
         log_call(verb, resource, code, error);
         self.metrics.call(verb, resource, code);
         let answer = answer?;
         let text = answer.status.and_then(|status| status.token).map(Zeroizing::new);
-        let text = text.ok_or(AccountTokenError::Other)?;
+        let text = text.ok_or(IdentityError::Denied)?;
         let audiences = answer.spec.and_then(|spec| spec.audiences).unwrap_or_default();
         let lifetime = checked(&text, account, &audiences)?;
         let mut header =
-            HeaderValue::try_from(format!("Bearer {}", *text)).map_err(|_| AccountTokenError::Other)?;
+            HeaderValue::try_from(format!("Bearer {}", *text)).map_err(|_| IdentityError::Denied)?;
         header.set_sensitive(true);
         Ok(AccountToken {
             header,
@@ -156,9 +146,8 @@ impl AccountTokenCache {
     }
 }
 
-fn decode(text: &str) -> Result<TokenRequest, AccountTokenError> {
-    serde_json::from_str(text)
-        .map_err(|_| AccountTokenError::Call(CallError::Transport(TransportStage::Decode)))
+fn decode(text: &str) -> Result<TokenRequest, IdentityError> {
+    serde_json::from_str(text).map_err(|_| IdentityError::Call(CallError::Transport(TransportStage::Decode)))
 }
 
 fn token_request(account: &ServiceAccount) -> Result<http::Request<Vec<u8>>, CallError> {
@@ -198,17 +187,13 @@ enum AccountTokenAudience {
 
 /// How long a token lives, if it is one of this account, for the audiences that the answer names, and short-lived. Its
 /// signature is the API server's business, which gave it.
-fn checked(
-    token: &str,
-    account: &ServiceAccount,
-    audiences: &[String],
-) -> Result<Duration, AccountTokenError> {
+fn checked(token: &str, account: &ServiceAccount, audiences: &[String]) -> Result<Duration, IdentityError> {
     let claims: AccountTokenClaims = token
         .split('.')
         .nth(1)
         .and_then(|part| URL_SAFE_NO_PAD.decode(part).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or(AccountTokenError::Other)?;
+        .ok_or(IdentityError::Denied)?;
     let said = match claims.aud {
         AccountTokenAudience::One(one) => vec![one],
         AccountTokenAudience::Many(many) => many,
@@ -216,7 +201,7 @@ fn checked(
     let is_for_them = !said.is_empty() && said == audiences;
     let seconds = claims.exp.saturating_sub(claims.iat);
     if claims.sub != account.username() || !is_for_them || !(1..=LIFETIME).contains(&seconds) {
-        return Err(AccountTokenError::Other);
+        return Err(IdentityError::Denied);
     }
     Ok(Duration::from_secs(seconds.unsigned_abs()))
 }
@@ -225,11 +210,11 @@ fn checked(
     clippy::wildcard_enum_match_arm,
     reason = "of kube's many errors all but these are a call that failed, which is no identity"
 )]
-fn classify(error: &kube::Error) -> AccountTokenError {
+fn classify(error: &kube::Error) -> IdentityError {
     match error {
         // 400 and 422 are for an account that is being deleted or has no legal name.
         kube::Error::Api(status) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => {
-            AccountTokenError::Denied
+            IdentityError::Denied
         }
         kube::Error::Api(status) => CallError::Code(status.code).into(),
         error if write_fence::is_closed(error) => CallError::NoClaim.into(),
@@ -253,7 +238,7 @@ mod tests {
         json!({"sub": "system:serviceaccount:team-a:builder", "aud": ["api"], "iat": 1000, "exp": 1600})
     }
 
-    fn check(change: impl FnOnce(&mut Value)) -> Result<Duration, AccountTokenError> {
+    fn check(change: impl FnOnce(&mut Value)) -> Result<Duration, IdentityError> {
         let account = ServiceAccount::new("team-a", "builder").unwrap();
         let mut claims = claims();
         change(&mut claims);
@@ -274,15 +259,11 @@ mod tests {
             |c| c["exp"] = json!("soon"),
         ];
         for (case, change) in wrong.into_iter().enumerate() {
-            assert_eq!(check(change), Err(AccountTokenError::Other), "case {case}");
+            assert_eq!(check(change), Err(IdentityError::Denied), "case {case}");
         }
         for text in ["", "a", "a.b.c", "e30.e30.e30"] {
             let account = ServiceAccount::new("team-a", "builder").unwrap();
-            assert_eq!(
-                checked(text, &account, &[]),
-                Err(AccountTokenError::Other),
-                "{text}"
-            );
+            assert_eq!(checked(text, &account, &[]), Err(IdentityError::Denied), "{text}");
         }
     }
 

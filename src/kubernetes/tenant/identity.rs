@@ -1,38 +1,16 @@
 //! Makes sessions: the one place where the hub's own client meets a tenant's wish.
 
-use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderValue;
 use kube::Client;
 
 use crate::base::metrics::Metrics;
-use crate::kubernetes::apply::CallError;
 use crate::plan::platform::identity_method::IdentityMethod;
 use crate::plan::task::tenant::{ReadIdentity, ServiceAccount};
 
-use super::account_token::{AccountTokenCache, AccountTokenError};
+use super::account_token::{AccountTokenCache, IdentityError};
 use super::session::{SessionCredential, TenantReadError, TenantSession};
-
-/// Why there is no session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdentityError {
-    /// The account does not exist, the hub may not act as it, or there is none to act as.
-    #[error("the hub may not act as this reader")]
-    Denied,
-    /// The call failed.
-    #[error("the call failed")]
-    Call(#[from] CallError),
-}
-
-impl From<AccountTokenError> for IdentityError {
-    fn from(error: AccountTokenError) -> Self {
-        match error {
-            AccountTokenError::Denied | AccountTokenError::Other => Self::Denied,
-            AccountTokenError::Call(call) => Self::Call(call),
-        }
-    }
-}
 
 impl From<IdentityError> for TenantReadError {
     fn from(error: IdentityError) -> Self {
@@ -53,15 +31,6 @@ pub struct TenantSessions {
     is_single_tenant: bool,
     tokens: AccountTokenCache,
     metrics: Metrics,
-}
-
-impl fmt::Debug for TenantSessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantSessions")
-            .field("method", &self.method)
-            .field("tokens", &self.tokens)
-            .finish_non_exhaustive()
-    }
 }
 
 impl TenantSessions {
@@ -127,8 +96,7 @@ impl TenantSessions {
         let (ReadIdentity::ServiceAccount(account), Some(token)) = (identity, requested) else {
             return Err(TenantReadError::Unauthorized);
         };
-        let token = self.tokens.replace_refused(account, token).await;
-        let other = self.with_token(token.map_err(IdentityError::from)?);
+        let other = self.with_token(self.tokens.replace_refused(account, token).await?);
         read(Arc::new(other)).await
     }
 

@@ -1,6 +1,5 @@
 //! A session of one identity: it reads single objects, and reveals neither the identity nor the method.
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -69,12 +68,6 @@ pub struct TenantSession {
     client: Client,
     credential: SessionCredential,
     metrics: Metrics,
-}
-
-impl fmt::Debug for TenantSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantSession").finish_non_exhaustive()
-    }
 }
 
 impl TenantSession {
@@ -226,12 +219,6 @@ impl TenantSession {
 
 /// A watch of one Secret.
 pub struct SecretWatch(Option<Body>);
-
-impl fmt::Debug for SecretWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretWatch")
-    }
-}
 
 impl SecretWatch {
     /// Waits, for `longest` and a little more at most, for the first event: the Secret changed, or the watch must begin again.

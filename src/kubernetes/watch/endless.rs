@@ -45,15 +45,7 @@ pub(super) async fn run<K>(
 ) where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    forward(endless(api, config, metrics, name), out, map).await;
-}
-
-pub(super) async fn forward<K>(
-    events: impl Stream<Item = Event<K>>,
-    out: mpsc::Sender<ReceivedEvent>,
-    mut map: impl FnMut(Event<K>) -> Option<TaskWatchEvent>,
-) {
-    let mut events = Box::pin(events);
+    let mut events = Box::pin(endless(api, config, metrics, name));
     while let Some(event) = events.next().await {
         if let Some(input) = map(event)
             && out.send(input.into()).await.is_err()

@@ -43,7 +43,7 @@ pub async fn jobs(
 /// A Job that a watch shows: its conditions say whether it has ended, so nothing is left to a hint.
 fn seen(job: &FetchedJob) -> Option<JobMetadata> {
     let ended =
-        job_state::read_job(&job.meta, &job.status).filter(|job| job.progress != JobProgress::Running);
+        job_state::read_job(&job.metadata, &job.status).filter(|job| job.progress != JobProgress::Running);
     let hint = if ended.is_some() {
         CompletionHint::Now
     } else {
@@ -51,7 +51,7 @@ fn seen(job: &FetchedJob) -> Option<JobMetadata> {
     };
     Some(JobMetadata {
         ended: ended.map(Box::new),
-        ..job_metadata(&job.meta, hint)?
+        ..job_metadata(&job.metadata, hint)?
     })
 }
 

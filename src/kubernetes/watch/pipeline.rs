@@ -1,14 +1,11 @@
 //! The watches of the pipeline's objects.
 
-use std::fmt;
-
+use futures::StreamExt;
 use futures::stream::{BoxStream, select, unfold};
-use futures::{Stream, StreamExt};
 use kube::api::{Api, ApiResource};
 use kube::runtime::watcher;
 use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::base::metrics::Metrics;
@@ -19,36 +16,24 @@ use super::errors::is_forbidden;
 use super::tenant_objects::of_tenants;
 
 /// What a watch of the pipeline shows.
-pub enum PipelineWatch<K> {
+#[expect(clippy::large_enum_variant, reason = "nearly all are events")]
+pub enum PipelineWatch {
     /// What happened to an object, or to the list.
-    Event(Event<K>),
+    Event(Event<LabelledObject>),
     /// The API server does not let the hub read it. The watch is opened again until it does.
     Refused,
 }
 
-/// Watches the objects of a kind, in one namespace or in all.
+/// Watches the objects of a kind, in one namespace or in all, and also shows when it is refused.
 #[must_use]
 pub fn pipeline_objects<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: Option<&str>,
     metrics: &Metrics,
     name: &'static str,
-) -> BoxStream<'static, PipelineWatch<LabelledObject>> {
+) -> BoxStream<'static, PipelineWatch> {
     let resource = ApiResource::erase::<K>(&());
     let api: Api<LabelledObject> = api_in(client, namespace, &resource);
-    with_refusals(api, of_tenants(), metrics, name).boxed()
-}
-
-/// A watch that also shows when it is refused.
-fn with_refusals<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    metrics: &Metrics,
-    name: &'static str,
-) -> impl Stream<Item = PipelineWatch<K>> + use<K>
-where
-    K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
-{
     // One is enough: a refusal that was not taken yet says the same as the next.
     let (refused, refusals) = mpsc::channel(1);
     let received = move |error: &watcher::Error| {
@@ -56,9 +41,9 @@ where
             _ = refused.try_send(());
         }
     };
-    let events = endless_with(api, config, metrics.clone(), name, received);
+    let events = endless_with(api, of_tenants(), metrics.clone(), name, received);
     let refusals = unfold(refusals, async |mut refusals| {
         refusals.recv().await.map(|()| (PipelineWatch::Refused, refusals))
     });
-    select(events.map(PipelineWatch::Event), refusals)
+    select(events.map(PipelineWatch::Event), refusals).boxed()
 }

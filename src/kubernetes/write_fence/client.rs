@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::body::FencedBody;
 use super::fence::{WriteFence, only_reads};
-use super::layer::WriteFenceLayer;
+use super::layer::FencedService;
 use super::resolver::connector;
 use super::socket::FencedConnector;
 
@@ -45,7 +45,10 @@ pub fn client(config: &Config, gate: &WriteFence) -> kube::Result<Client> {
         reads: Sender::builder(TokioExecutor::new()).build(reads),
         writes: Sender::builder(TokioExecutor::new()).build(writes),
     };
-    let gated = WriteFenceLayer::new(gate.clone()).layer(senders);
+    let gated = FencedService {
+        service: senders,
+        fence: gate.clone(),
+    };
     let service = config.extra_headers_layer()?.layer(gated);
     let (address, namespace) = (config.base_uri_layer(), config.default_namespace.clone());
     Ok(match config.auth_layer()? {

@@ -5,38 +5,16 @@ use std::task::{Context, Poll};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::Request;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::FencedBody;
 use super::fence::{BoxError, FenceClosed, WriteFence, only_reads};
 
-/// Puts the fence around what sends a client's requests.
-#[derive(Clone, Debug)]
-pub struct WriteFenceLayer(WriteFence);
-
-impl WriteFenceLayer {
-    /// Lets requests that may change something through this fence only.
-    #[must_use]
-    pub fn new(gate: WriteFence) -> Self {
-        Self(gate)
-    }
-}
-
-impl<S> Layer<S> for WriteFenceLayer {
-    type Service = FencedService<S>;
-
-    fn layer(&self, service: S) -> FencedService<S> {
-        let gate = self.0.clone();
-        FencedService { service, fence: gate }
-    }
-}
-
 /// A service whose requests go through the fence.
 #[derive(Clone, Debug)]
 pub struct FencedService<S> {
-    service: S,
-    fence: WriteFence,
+    pub(super) service: S,
+    pub(super) fence: WriteFence,
 }
 
 impl<S, B> Service<Request<B>> for FencedService<S>
@@ -199,7 +177,10 @@ mod tests {
         let (gate, renewed) = with_claim();
         let server = server(&gate).await;
         let sender = Sender::builder(TokioExecutor::new()).build_http();
-        let mut gated = WriteFenceLayer::new(gate).layer(sender);
+        let mut gated = FencedService {
+            service: sender,
+            fence: gate,
+        };
         let mut send = |method: &Method| {
             let request = Request::builder().method(method).uri(&server.url);
             gated.call(request.body(Full::new(bytes::Bytes::from_static(b"{}"))).unwrap())

@@ -74,15 +74,21 @@ pub enum LeaseAction {
 }
 
 /// Why an instance ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseExit {
     /// Live hubs conflict with it.
+    #[error("another hub is in the way")]
     Conflict(Vec<HubConflict>),
     /// It may not do this with Leases.
+    #[error(
+        "leases cannot be {0} in the lease namespace; the hub needs get, list, create and update on them"
+    )]
     Forbidden(&'static str),
     /// Another instance holds its record.
+    #[error("another instance has taken over this hub's Lease; this one must not go on")]
     Lost,
-    /// It was stopped.
+    /// It was stopped: its Lease was released, or never taken.
+    #[error("the hub stops and has no Lease any more")]
     Stopped,
 }
 

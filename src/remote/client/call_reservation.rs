@@ -1,6 +1,5 @@
 //! Reserves the calls of a reconcile to a cluster before it begins, so that it holds no worker while it waits for the rate limit.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -19,12 +18,6 @@ pub(in crate::remote) struct CallReservation {
     client: RemoteClient,
     calls: AtomicU32,
     _slot: OwnedSemaphorePermit,
-}
-
-impl fmt::Debug for CallReservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CallReservation")
-    }
 }
 
 impl CallReservation {

@@ -1,6 +1,5 @@
 //! What the tasks of all connections share.
 
-use std::fmt;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -26,12 +25,6 @@ pub(in crate::remote) struct ConnectionContext {
     pub(in crate::remote) site_clients: DashMap<Arc<Site>, SiteClient>,
     /// Limits the attempts that start at a time, so that a thousand handshakes do not delay each other.
     pub(in crate::remote) starts: Semaphore,
-}
-
-impl fmt::Debug for ConnectionContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionContext").finish_non_exhaustive()
-    }
 }
 
 pub(super) fn now() -> ClockReading {

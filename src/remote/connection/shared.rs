@@ -1,6 +1,5 @@
 //! What the task of a connection shares with the callers that send through it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -186,12 +185,6 @@ impl SiteClient {
         self.shared
             .count_call(&session, outcome, sent.is_unanswered, self.reservation.is_some());
         sent.answer
-    }
-}
-
-impl fmt::Debug for SiteClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SiteClient")
     }
 }
 

@@ -23,7 +23,7 @@ use crate::controllers::sweep::adoption::{JobAdoption, take_over};
 use crate::controllers::sweep::paged_sweep::{OrphanBatch, PagedSweep, PagedSweepStep};
 use crate::controllers::sweep::unused_copies::{idle_copies, remove_unused_copies};
 use crate::controllers::sweep::{
-    OrphanJob, OrphanSecret, RemoteOrphan, SweepCandidates, marked, remove_given_up, remove_orphans,
+    OrphanJob, OrphanSecret, SweepCandidates, marked, remove_given_up, remove_orphans,
 };
 
 impl TaskController {
@@ -104,7 +104,6 @@ impl TaskController {
             return self.finish_list(site, sweep);
         };
         let (metrics, site) = (self.metrics.clone(), Arc::clone(site));
-        let left = left.into_iter().map(RemoteOrphan::from).collect();
         let (item, stop) = (
             WorkItem::SiteList(Arc::clone(&site)),
             self.running.stopping.clone(),
@@ -251,12 +250,7 @@ impl TaskController {
         let sweep = SweepCandidates {
             secrets: candidates.secrets,
             jobs: candidates.jobs,
-            remote_orphans: self
-                .sites
-                .orphans(site)
-                .into_iter()
-                .map(RemoteOrphan::from)
-                .collect(),
+            remote_orphans: self.sites.orphans(site),
             scopes: Arc::clone(&self.adoption.scopes),
         };
         let copies = candidates.pull_copies;

@@ -147,8 +147,8 @@ impl Reconciler<'_> {
         let name = wanted.name.as_deref().unwrap_or_default();
         let found = self.objects()?.get_job(name).await?.ok_or(CallError::Conflict)?;
         let mark = self
-            .own_mark(&found.meta, found.hint)
-            .filter(|_| self.is_own_object(task, &found.meta));
+            .own_mark(&found.metadata, found.hint)
+            .filter(|_| self.is_own_object(task, &found.metadata));
         if mark.is_none() {
             self.view.create_blocked = Some(CreateBlocked::NameConflict);
         }

@@ -47,10 +47,10 @@ impl Reconciler<'_> {
         let Some(mut job) = self.objects()?.get_job(name).await? else {
             return Ok(None);
         };
-        self.mark_again(task, name, &mut job.meta).await?;
-        let own = self.own_mark(&job.meta, job.hint);
+        self.mark_again(task, name, &mut job.metadata).await?;
+        let own = self.own_mark(&job.metadata, job.hint);
         let metadata = own.filter(|mark| mark.task == self.view.id.uid);
-        let report = read_job(&job.meta, &job.status);
+        let report = read_job(&job.metadata, &job.status);
         Ok(metadata.zip(report).map(|(metadata, report)| ReadJob {
             metadata,
             report,

@@ -5,11 +5,10 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod};
 
-use crate::controllers::pull_copies::{PullCopyHold, TakenPullSecret, UsedPullSecret};
+use crate::controllers::pull_copies::{PullCopyHold, TakenPullSecret, UsedPullSecret, read_copy};
 use crate::kubernetes::apply::CallError;
 use crate::plan::platform::catalog::ResolvedTask;
 use crate::plan::pull_secrets::copy::{PullCopy, PullCopyId, PullSecretFault};
-use crate::plan::pull_secrets::image_repository::ImageRepository;
 use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullFailure, PullReport, after_report};
 use crate::plan::remote::site::RemoteTarget;
@@ -174,16 +173,11 @@ impl Reconciler<'_> {
         named: &NamedPullSecret,
         resolved: &ResolvedTask,
     ) -> Result<Option<PullCopy>, ReconcileError> {
-        let Some(namespace) = &self.context.pull_secret_namespace else {
-            return Ok(None);
-        };
-        let hub_client = &self.context.hub_client;
-        let body = hub_client.get_secret_body(namespace, &named.name).await?;
-        let secret = body.and_then(|body| body.whole());
-        let (class, hub) = (&resolved.class, hub_client.hub_id());
-        let entries = class.image_pull_secret_entries.unwrap_or_default();
-        Ok(secret
-            .zip(ImageRepository::of(&class.image))
-            .and_then(|(secret, image)| PullCopy::of(hub, &secret, &image, entries).ok()))
+        let (hub_client, namespace) = (
+            &self.context.hub_client,
+            self.context.pull_secret_namespace.as_deref(),
+        );
+        let read = read_copy(hub_client, namespace, &resolved.class, &named.name).await?;
+        Ok(read.ok())
     }
 }
