@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::basic_auth::{self, BasicCredential};
@@ -54,10 +54,11 @@ impl fmt::Debug for DockerConfig {
     }
 }
 
+/// Entries are text until they are decoded: as values, a file of 1 MiB would take 130.
 #[derive(Deserialize)]
-struct DockerConfigFile {
-    #[serde(default)]
-    auths: Option<BTreeMap<String, Value>>,
+struct DockerConfigFile<'a> {
+    #[serde(borrow, default)]
+    auths: Option<BTreeMap<String, Option<&'a RawValue>>>,
 }
 
 #[derive(Deserialize)]
@@ -129,13 +130,14 @@ fn host_of(key: &str) -> &str {
 }
 
 /// An entry's credential; `None` for one that holds none (an empty entry left behind by a credential helper).
-fn credential(entry: Value) -> Result<Option<BasicCredential>, DockerConfigError> {
+fn credential(entry: Option<&RawValue>) -> Result<Option<BasicCredential>, DockerConfigError> {
+    let Some(entry) = entry else { return Ok(None) };
     // serde also reads a struct from an array.
-    let entry: DockerAuthEntry = match entry {
-        Value::Null => return Ok(None),
-        Value::Object(_) => serde_json::from_value(entry).map_err(|_| DockerConfigError::BadEntry)?,
-        _ => return Err(DockerConfigError::BadEntry),
-    };
+    if !entry.get().starts_with('{') {
+        return Err(DockerConfigError::BadEntry);
+    }
+    let entry: DockerAuthEntry =
+        serde_json::from_str(entry.get()).map_err(|_| DockerConfigError::BadEntry)?;
     let auth = entry.auth.map(Zeroizing::new);
     let (username, password) = match auth.filter(|auth| !auth.is_empty()) {
         Some(auth) => decode(&auth)?,
@@ -283,6 +285,26 @@ mod tests {
             parse(&" ".repeat(MAX_BYTES + 1)).unwrap_err(),
             DockerConfigError::TooLarge
         );
+    }
+
+    /// Holds: B11.
+    #[test]
+    fn a_file_of_many_values_takes_little_more_than_its_text() {
+        let deep = format!("{}1{}", r#"{"":"#.repeat(100), "}".repeat(100));
+        let entries: Vec<&str> =
+            std::iter::repeat_n(deep.as_str(), MAX_BYTES / (deep.len() + 1) - 1).collect();
+        for text in [
+            format!(r#"{{"auths":{{"a.example":[{}]}}}}"#, entries.join(",")),
+            format!(
+                r#"{{"auths":{{"a.example":{{"more":[{}]}}}}}}"#,
+                entries.join(",")
+            ),
+            format!(r#"{{"more":[{}]}}"#, entries.join(",")),
+        ] {
+            assert!(text.len() > MAX_BYTES / 2, "{}", text.len());
+            let taken = allocation_counter::measure(|| drop(parse(&text)));
+            assert!(taken.bytes_max < 2 * MAX_BYTES as u64, "{taken:?}");
+        }
     }
 
     /// Holds: E2, E7.
