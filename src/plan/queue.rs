@@ -90,6 +90,8 @@ pub struct FairQueue {
     running: usize,
     waiting: usize,
     gates: ClusterQueues,
+    /// Tasks whose Jobs should have ended, and count for their clusters alone.
+    overdue: HashSet<TaskUid>,
 }
 
 /// A task as the queue knows it.
@@ -119,6 +121,7 @@ impl FairQueue {
             running: 0,
             waiting: 0,
             gates: ClusterQueues::default(),
+            overdue: HashSet::new(),
         }
     }
 
@@ -129,6 +132,7 @@ impl FairQueue {
 
     /// Puts a task in line, unless it waits or runs already.
     pub fn wait(&mut self, ticket: QueuedTask<'_>) {
+        self.forget_overdue(ticket.uid);
         let namespace = self.namespace_queue(ticket.namespace);
         let Some(lane) = self.lanes.get_mut(&namespace) else {
             return;
@@ -145,6 +149,7 @@ impl FairQueue {
 
     /// Counts a task as running without a grant: its Job exists already.
     pub fn adopt(&mut self, ticket: QueuedTask<'_>) {
+        self.forget_overdue(ticket.uid);
         let namespace = self.namespace_queue(ticket.namespace);
         let cluster = self.gates.enter(ticket.uid, ticket.cluster);
         let Some(lane) = self.lanes.get_mut(&namespace) else {
@@ -161,8 +166,26 @@ impl FairQueue {
         self.forget_idle_namespaces();
     }
 
+    /// Gives the slot of a task to others: its cluster has not ended its Job in time, and may never do so. The Job still counts for
+    /// the cluster. Returns whether this is new.
+    pub fn set_overdue(&mut self, ticket: QueuedTask<'_>) -> bool {
+        let is_new = !self.overdue.contains(ticket.uid);
+        self.remove(ticket.namespace, ticket.created, ticket.uid);
+        let cluster = self.gates.enter(ticket.uid, ticket.cluster);
+        self.gates.start(&cluster);
+        self.overdue.insert(ticket.uid.clone());
+        is_new
+    }
+
+    fn forget_overdue(&mut self, uid: &TaskUid) {
+        if self.overdue.remove(uid) {
+            self.gates.leave(uid, true);
+        }
+    }
+
     /// Forgets a task, whether it waits or runs.
     pub fn remove(&mut self, namespace: &str, created: Timestamp, uid: &TaskUid) {
+        self.forget_overdue(uid);
         let Some(cluster) = self.gates.of(uid) else { return };
         let Some((namespace, _)) = self.lanes.get_key_value(namespace) else {
             return;

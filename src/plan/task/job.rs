@@ -11,6 +11,7 @@ use k8s_openapi::api::batch::v1::{
     PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ObjectMeta;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
@@ -23,7 +24,7 @@ use crate::api::{RendererClassSpec, RendererMode, labels};
 use super::pod;
 use super::pod::layout::{CA_KEY, CONFIG_KEY, PASSWORD_KEY, URL_KEY, USERNAME_KEY};
 use super::tenant::TenantCredential;
-use crate::plan::platform::catalog::{CertificateSource, CredentialState, ResolvedTask};
+use crate::plan::platform::catalog::{Catalog, CertificateSource, CredentialState, ResolvedTask};
 use crate::plan::task::model::Task;
 
 /// Seconds a finished Job outlives the hub's own clean-up, as a net for a hub that is gone.
@@ -32,6 +33,8 @@ const DEAD_HUB_NET: i32 = 86_400;
 const SPECIMEN: &str = "00000000-0000-0000-0000-000000000000";
 /// Seconds a Job may take where the class does not say.
 const DEFAULT_DEADLINE: i64 = 600;
+/// Time after its deadline for which a Job on another cluster keeps its slot of the queue, although that cluster has not ended it.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(300);
 /// Pods that may fail where the class does not say.
 const DEFAULT_BACKOFF_LIMIT: i32 = 3;
 
@@ -118,6 +121,17 @@ fn secret(metadata: ObjectMeta, task: &Task, resolved: &ResolvedTask) -> Secret 
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     }
+}
+
+/// Whether the Job of a task should have ended some time ago, by the start that the hub recorded and the deadline of the class as it is
+/// now. The controllers of another cluster may never end one.
+#[must_use]
+pub fn is_overdue(task: &Task, catalog: &Catalog, now: Timestamp) -> bool {
+    let class = task.decoded.spec.as_ref().and_then(|spec| catalog.class_of(spec));
+    let deadline = class.and_then(|class| class.spec.active_deadline_seconds);
+    let longest = SignedDuration::from_secs(deadline.unwrap_or(DEFAULT_DEADLINE)) + OVERDUE;
+    let start = task.status.start_time.as_ref();
+    start.is_some_and(|start| now.duration_since(start.0) > longest)
 }
 
 fn job(place: &JobPlacement, metadata: ObjectMeta, name: &str, task: &Task, resolved: &ResolvedTask) -> Job {

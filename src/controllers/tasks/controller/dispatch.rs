@@ -247,6 +247,30 @@ mod tests {
         }
     }
 
+    /// Holds: D1.
+    #[tokio::test]
+    async fn a_job_that_its_cluster_does_not_end_takes_no_slot_from_others_and_counts_there() {
+        let mut controller = controller();
+        let uid = see_on(&mut controller, "east", "task");
+        controller
+            .index
+            .keep_job(mark(&uid, CompletionHint::No), Instant::now());
+        for is_overdue in [false, true, true, false] {
+            let outcome = ReconcileOutcome {
+                is_overdue,
+                error: Some(ReconcileError::Call(CallError::Timeout)),
+                ..ReconcileOutcome::default()
+            };
+            controller.handle_outcome(&uid, &outcome);
+            let queue = &controller.slots.queue;
+            assert_eq!(queue.len(), (0, usize::from(!is_overdue)));
+            let there: Vec<_> = queue.running_on().map(|(name, jobs)| (&**name, jobs)).collect();
+            assert_eq!(there, [("east", 1)]);
+        }
+        controller.forget(&uid);
+        assert_eq!(controller.slots.queue.running_on().count(), 0);
+    }
+
     /// A task whose configuration is so long, for this cluster or for the hub's own.
     fn see_long(
         controller: &mut TaskController,

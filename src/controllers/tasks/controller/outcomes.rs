@@ -10,6 +10,7 @@ use crate::api::names::TaskUid;
 use crate::base::metrics::event_latency::WaitReason;
 use crate::kubernetes::apply::{CallError, ListedObject};
 use crate::kubernetes::watch::{JobMetadata, secret_task};
+use crate::plan::queue::{FairQueue, QueuedTask};
 use crate::plan::task::model::TaskPhase;
 use crate::plan::task::orphans::is_orphan;
 use crate::plan::task::retention::RemovalState;
@@ -156,7 +157,7 @@ impl TaskController {
             || outcome.remote.was_reached
             || outcome.error.is_some() && site.is_some_and(|site| self.sites.is_reached(site));
         if has_job && !record.phase.is_finished() && is_reached && !is_only_verified {
-            self.slots.queue.adopt(record.queued(uid));
+            hold_slot(&mut self.slots.queue, record.queued(uid), outcome.is_overdue);
         } else if outcome.wants_slot {
             self.slots.queue.wait(record.queued(uid));
         } else {
@@ -249,5 +250,19 @@ impl TaskController {
             remove_unused_copies(&objects, &copies, &None, idle, until, &stop).await;
             WorkResult::Removal
         });
+    }
+}
+
+/// A task whose Job runs holds its slot. A cluster that ends no Jobs must not take the slots of all others, one by one.
+fn hold_slot(queue: &mut FairQueue, task: QueuedTask<'_>, is_overdue: bool) {
+    if !is_overdue {
+        queue.adopt(task);
+    } else if queue.set_overdue(task) {
+        tracing::warn!(
+            task = %task.uid,
+            cluster = task.cluster,
+            "a Job on another cluster has not ended five minutes after its deadline, so its slot is free; look whether the controllers \
+             of that cluster run"
+        );
     }
 }

@@ -43,6 +43,7 @@ enum Move {
     Wait(Key),
     Adopt(Key),
     Leave(Key),
+    Overdue(Key),
     Cap(usize, Option<usize>),
     Weight(Vec<u32>),
     Next,
@@ -57,6 +58,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         12 => key().prop_map(Move::Wait),
         2 => key().prop_map(Move::Adopt),
         8 => key().prop_map(Move::Leave),
+        1 => key().prop_map(Move::Overdue),
         1 => (0..2_usize, prop::option::of(0..4_usize)).prop_map(|(cluster, cap)| Move::Cap(cluster, cap)),
         1 => weights.prop_map(Move::Weight),
         16 => Just(Move::Next),
@@ -71,6 +73,7 @@ struct Model {
     caps: [Option<usize>; 2],
     waiting: BTreeSet<Key>,
     running: BTreeSet<Key>,
+    overdue: BTreeSet<Key>,
     /// Slots of each namespace since one of them has had a task that may run without a break.
     turns: [[u64; NAMESPACES]; NAMESPACES],
     /// Namespaces without a slot since the weights changed: their last one counts by the old ones.
@@ -89,6 +92,7 @@ impl Model {
             caps: CLUSTER_CAPS.map(|(_, cap)| Some(cap)),
             waiting: BTreeSet::new(),
             running: BTreeSet::new(),
+            overdue: BTreeSet::new(),
             turns: Default::default(),
             is_old: Default::default(),
         }
@@ -98,10 +102,16 @@ impl Model {
         self.running.iter().filter(|key| fits(key)).count()
     }
 
+    /// Jobs on a cluster, those that should have ended among them.
+    fn running_on(&self, cluster: Option<&str>) -> usize {
+        let overdue = self.overdue.iter().filter(|key| key.cluster() == cluster);
+        self.running_where(|key| key.cluster() == cluster) + overdue.count()
+    }
+
     /// Whether nothing but the cap of all together keeps a task from running.
     fn may_run(&self, key: Key) -> bool {
         let has_room = |at: usize| {
-            let there = self.running_where(|other| other.cluster() == key.cluster());
+            let there = self.running_on(key.cluster());
             self.caps[at].is_none_or(|cap| there < cap)
         };
         let cluster = CLUSTER_CAPS
@@ -112,6 +122,9 @@ impl Model {
     }
 
     fn act(&mut self, step: Move) -> Result<(), TestCaseError> {
+        if let Move::Wait(key) | Move::Adopt(key) | Move::Leave(key) = &step {
+            self.overdue.remove(key);
+        }
         match step {
             Move::Wait(key) => {
                 self.queue.wait(ticket_of(key, &key.uid(), &key.name()));
@@ -129,6 +142,12 @@ impl Model {
                 self.waiting.remove(&key);
                 self.running.remove(&key);
             }
+            Move::Overdue(key) => {
+                self.queue.set_overdue(ticket_of(key, &key.uid(), &key.name()));
+                self.waiting.remove(&key);
+                self.running.remove(&key);
+                self.overdue.insert(key);
+            }
             Move::Cap(cluster, cap) => {
                 self.queue.set_cap(CLUSTER_CAPS[cluster].0, cap);
                 self.caps[cluster] = cap;
@@ -136,10 +155,13 @@ impl Model {
             Move::Weight(weights) => self.weigh(weights),
             Move::Next => self.next()?,
         }
+        self.check()
+    }
+
+    fn check(&mut self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.queue.len(), (self.waiting.len(), self.running.len()));
         for (cluster, _) in CLUSTER_CAPS {
-            let there = self.running_where(|key| key.cluster() == Some(cluster));
-            prop_assert_eq!(running_on(&self.queue, cluster), there);
+            prop_assert_eq!(running_on(&self.queue, cluster), self.running_on(Some(cluster)));
         }
         // A break, and the count starts over.
         for namespace in 0..NAMESPACES {
@@ -223,6 +245,9 @@ proptest! {
             model.act(step)?;
         }
         // A task that still waits gets its slot once the others have left.
+        for key in model.overdue.clone() {
+            model.act(Move::Leave(key))?;
+        }
         for cluster in 0..CLUSTER_CAPS.len() {
             model.act(Move::Cap(cluster, Some(1)))?;
         }

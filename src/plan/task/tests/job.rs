@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{at, class, place, platform, registry, spec_with};
+use super::{at, class, place, platform, registry, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::plan::platform::catalog::{Catalog, CredentialState};
-use crate::plan::task::job::{TaskManifests, manifests, specimen};
+use crate::plan::task::job::{TaskManifests, is_overdue, manifests, specimen};
 use crate::plan::task::model::Task;
 
 mod limits;
@@ -121,7 +122,7 @@ fn the_manifests_are_as_recorded() {
 
 #[test]
 fn the_secret_holds_what_the_tenant_wrote_and_where_it_goes() {
-    let task = super::task_of(spec_with(json!({
+    let task = task_of(spec_with(json!({
         "config": {"type": "slides", "deck": {"b": [1, null, "ü\n\"{{ }}\""], "a": 1.5}, "unknown": true},
         "repository": "team-a/talk",
     })));
@@ -169,6 +170,35 @@ fn the_push_is_bound_to_the_prefix_that_the_registry_grants_the_namespace() {
         let args = pod(&job).containers[0].args.as_ref().unwrap();
         assert!(!args.iter().any(|label| label.contains("prefix")), "{args:?}");
     }
+}
+
+#[test]
+fn a_job_is_overdue_five_minutes_after_the_deadline_of_its_class() {
+    for (changes, longest) in [(json!({}), 900), (json!({"activeDeadlineSeconds": 60}), 360)] {
+        let catalog = offering(changes, json!({}), basic());
+        let mut task = task_of(spec_with(json!({})));
+        assert!(!is_overdue(&task, &catalog, at(86_400)), "it has not started");
+        task.status.start_time = Some(Time(at(10)));
+        for (seconds, expected) in [(0, false), (10 + longest, false), (11 + longest, true)] {
+            assert_eq!(
+                is_overdue(&task, &catalog, at(seconds)),
+                expected,
+                "{longest} {seconds}"
+            );
+        }
+    }
+    let gone = task_of(spec_with(json!({"rendererClassName": "gone"})));
+    let task = Task {
+        status: crate::api::RenderTaskStatus {
+            start_time: Some(Time(at(0))),
+            ..gone.status
+        },
+        ..gone
+    };
+    assert!(
+        is_overdue(&task, &platform(), at(901)),
+        "by the deadline of a class that does not say"
+    );
 }
 
 fn pod(job: &Job) -> &PodSpec {

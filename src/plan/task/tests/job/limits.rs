@@ -18,7 +18,7 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
         // The default counts as if it were written.
         (Value::Null, 90_000),
     ] {
-        let task = super::super::task_of(spec_with(json!({"failedJobTTL": ttl})));
+        let task = task_of(spec_with(json!({"failedJobTTL": ttl})));
         let net = made(&platform(), &task)
             .job
             .spec
@@ -32,7 +32,7 @@ fn a_job_gives_up_once_and_outlives_a_dead_hub_by_a_day() {
             "the hub's own clean-up comes first"
         );
     }
-    let extreme = super::super::task_of(spec_with(json!({"failedJobTTL": i32::MAX})));
+    let extreme = task_of(spec_with(json!({"failedJobTTL": i32::MAX})));
     assert_eq!(
         made(&platform(), &extreme)
             .job
@@ -88,7 +88,7 @@ fn our_renderers_last_exit_code_ends_the_job_and_a_foreign_ones_does_not() {
 #[test]
 fn the_mark_of_the_destination_changes_with_everything_that_decides_where_the_credential_goes() {
     let mark = |registry: Value, credential: CredentialState, spec: Value| {
-        let task = super::super::task_of(spec);
+        let task = task_of(spec);
         let secret = made(&offering(json!({}), registry, credential), &task).secret;
         secret.metadata.annotations.unwrap()["renderhub.dev/destination"].clone()
     };
