@@ -18,6 +18,8 @@ use crate::plan::pipeline::object::ObjectKey;
 const PREFIX: &str = "olm-pull-";
 /// Hex digits of the source's hash in a name: 64 bits, out of reach for a birthday collision or a forger.
 const HASH_DIGITS: usize = 16;
+/// Operators of one copy; a namespace has 64 Subscriptions that are served, and each some versions of its operator.
+const MAX_USERS: usize = 512;
 /// What a copy's name has of its source's at most, so that all of it is a DNS label.
 const READABLE: usize = 63 - PREFIX.len() - 1 - HASH_DIGITS;
 
@@ -80,8 +82,12 @@ impl CopyMarks {
         if meta.name.as_deref() != Some(copy_name(&source).as_str()) {
             return None;
         }
-        let users = annotation(COPY_OPERATORS).unwrap_or_default().split(',');
-        let users = users.filter_map(|user| user.split_once('='));
+        let users = annotation(COPY_OPERATORS).unwrap_or_default();
+        // The program never makes a copy with so many, and what it keeps of each would be many times its text.
+        if users.split(',').count() > MAX_USERS {
+            return None;
+        }
+        let users = users.split(',').filter_map(|user| user.split_once('='));
         Some(Self {
             source,
             source_uid: source_uid.to_owned(),
@@ -197,5 +203,19 @@ mod tests {
             assert!(!is_copy_name(name), "{name}");
         }
         assert!(is_copy_name("olm-pull-0123456789abcdef"));
+    }
+
+    /// Holds: F6.
+    #[test]
+    fn a_copy_of_too_many_operators_is_not_ours() {
+        let source = ObjectKey::new("catalogs", "pull");
+        for (count, is_ours) in [(MAX_USERS, true), (MAX_USERS + 1, false)] {
+            let users: Vec<String> = (0..count).map(|number| format!("a={number}")).collect();
+            let mut meta = metadata(&source);
+            let annotations = meta.annotations.as_mut().unwrap();
+            annotations.insert(COPY_OPERATORS.to_owned(), users.join(","));
+            let read = CopyMarks::read(&meta);
+            assert_eq!(read.map(|marks| marks.users.len()), is_ours.then_some(count));
+        }
     }
 }

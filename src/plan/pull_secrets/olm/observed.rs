@@ -147,12 +147,18 @@ pub struct ObservedAccount {
     pub linked_at: Option<Timestamp>,
 }
 
+/// Entries of a ServiceAccount's `imagePullSecrets`; a kubelet tries each for every image.
+const MAX_ENTRIES: usize = 1_024;
+
 impl ObservedAccount {
-    /// What is known of a ServiceAccount of which this manager may have written the list.
+    /// What is known of a ServiceAccount of which this manager may have written the list; `None` of one whose list is too long.
     #[must_use]
     pub fn of(account: &ServiceAccount, manager: &str) -> Option<Self> {
         let meta = &account.metadata;
         let list = account.image_pull_secrets.as_deref().unwrap_or_default();
+        if list.len() > MAX_ENTRIES {
+            return None;
+        }
         let named = list
             .iter()
             .enumerate()
@@ -197,4 +203,25 @@ pub struct ObservedPod {
     pub replica_set: (String, String),
     /// The copies that it may pull with.
     pub copies: BTreeSet<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Holds: F6.
+    #[test]
+    fn an_account_of_too_many_entries_is_left_alone() {
+        for (count, is_known) in [(MAX_ENTRIES, true), (MAX_ENTRIES + 1, false)] {
+            let entry = json!({"name": "olm-pull-a-0123456789abcdef"});
+            let account = json!({
+                "metadata": {"name": "operator", "uid": "u", "resourceVersion": "1"}, "imagePullSecrets": vec![entry; count],
+            });
+            let account: ServiceAccount = serde_json::from_value(account).unwrap();
+            let known = ObservedAccount::of(&account, "manager");
+            assert_eq!(known.map(|known| known.copies.len()), is_known.then_some(count));
+        }
+    }
 }

@@ -19,13 +19,13 @@ pub struct PendingPods {
 
 /// What is known of these pods. Those that no `ReplicaSet` made are left out: they would not come back.
 #[must_use]
-pub fn pending_pods(pods: &[Pod]) -> PendingPods {
+pub fn pending_pods(pods: impl IntoIterator<Item = Pod>) -> PendingPods {
     let mut pending = PendingPods::default();
     for pod in pods {
-        let Some((name, observed)) = observed(pod) else {
+        let Some((name, observed)) = observed(&pod) else {
             continue;
         };
-        if PullFailure::of(pod, &[]).is_some() {
+        if PullFailure::of(&pod, &[]).is_some() {
             pending.waiting.insert(name, observed);
         } else {
             pending.starting.push(observed);
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn pods_of_a_replica_set_wait_for_an_image_or_may_yet() {
         let owner = |kind: &str, controller: bool| json!({"apiVersion": "apps/v1", "kind": kind, "name": "set", "uid": "set-uid", "controller": controller});
-        let pending = pending_pods(&[
+        let pending = pending_pods([
             pod("refused", &owner("ReplicaSet", true), "ErrImagePull"),
             pod("backing-off", &owner("ReplicaSet", true), "ImagePullBackOff"),
             pod("starting", &owner("ReplicaSet", true), "ContainerCreating"),
