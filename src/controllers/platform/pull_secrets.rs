@@ -1,5 +1,7 @@
 //! The pull Secrets that classes name: read when they change, and what was found published with the class. Nothing of them is kept.
 
+use std::time::Instant;
+
 use super::class_images::ClassName;
 use super::state::CatalogController;
 use crate::api::RendererClassSpec;
@@ -13,6 +15,7 @@ impl CatalogController {
     pub(super) fn forget_image(&mut self, class: &str) {
         let class = Some(class.to_owned());
         self.images.failures.remove(&class);
+        self.images.shown.remove(&class);
         self.images.named.remove(&class);
         self.images.unread.insert(class);
     }
@@ -105,24 +108,21 @@ impl CatalogController {
     /// Records that the image of a class is not pulled, or is again.
     pub(super) fn handle_pull_report(&mut self, report: &PullReport) {
         let class = report.class.clone();
-        let Some(spec) = self.spec_of(&class) else { return };
+        let Some(image) = self.spec_of(&class).map(|spec| spec.image.clone()) else {
+            return;
+        };
         let known = self.images.failures.get(&class).cloned();
         let next = after_report(known.clone(), report);
-        if next == known {
+        if next == known || !self.images.record(&class, next.clone(), Instant::now()) {
             return;
         }
         let named = self.images.pull_secrets_of(&class);
         let name = class.as_deref().unwrap_or("none, so the hub's own");
         if let Some(failure) = &next {
-            let why = failure.message(&spec.image, named);
+            let why = failure.message(&image, named);
             tracing::warn!(class = name, why, "a node does not pull the image of a class");
         } else {
             tracing::info!(class = name, "the image of a class is pulled again");
-        }
-        if let Some(failure) = next {
-            self.images.failures.insert(class.clone(), failure);
-        } else {
-            self.images.failures.remove(&class);
         }
         self.has_changed = true;
         self.stores.classes.due.extend(class);
