@@ -8,4 +8,6 @@ mod reconciling;
 mod verifications;
 
 pub use pending::{PendingVerification, VerificationReply};
+#[cfg(test)]
+pub(super) use verifications::WITHOUT_SLOT;
 pub(super) use verifications::{VerificationJoinResult, Verifications};

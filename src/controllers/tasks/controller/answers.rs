@@ -62,7 +62,7 @@ impl TaskController {
 mod tests {
     use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-    use super::super::super::verification::PendingVerification;
+    use super::super::super::verification::{PendingVerification, WITHOUT_SLOT};
     use super::super::tests::{controller, mark, see};
     use super::*;
     use crate::plan::platform::catalog::CopyRequest;
@@ -93,6 +93,28 @@ mod tests {
                 is_required: true,
             },
         })
+    }
+
+    /// Holds: B4.
+    #[tokio::test]
+    async fn so_many_of_a_namespace_wait_for_a_registry_without_a_slot_and_the_others_keep_theirs() {
+        let mut controller = controller();
+        let uids: Vec<_> = (0..WITHOUT_SLOT + 2)
+            .map(|number| see(&mut controller, &format!("task-{number}")))
+            .collect();
+        for _ in 0..2 {
+            for uid in &uids {
+                let job = mark(uid, CompletionHint::Now);
+                controller.index.keep_job(job, Instant::now());
+                let verifier = controller.context.verifier.clone();
+                controller.verifications.verify(uid, pending(), verifier);
+                controller.handle_outcome(uid, &ReconcileOutcome::default());
+            }
+            assert_eq!(controller.slots.queue.len(), (0, 2));
+        }
+        controller.verifications.forget(&uids[0]);
+        controller.handle_outcome(uids.last().unwrap(), &ReconcileOutcome::default());
+        assert_eq!(controller.slots.queue.len(), (0, 1), "there is room for one more");
     }
 
     #[tokio::test]

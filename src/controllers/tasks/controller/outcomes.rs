@@ -128,10 +128,10 @@ impl TaskController {
 
     fn take_slot(&mut self, uid: &TaskUid, outcome: &ReconcileOutcome) {
         let has_job = self.index.has_job(uid);
-        let is_only_verified = self.verifications.is_required(uid);
         let Some(record) = self.index.task(uid) else {
             return;
         };
+        let is_only_verified = self.verifications.frees_slot(uid, record.namespace());
         let is_waiting = record.phase == TaskPhase::Pending && !record.deleting && !has_job;
         let blocked = match outcome.waits_for.as_deref() {
             _ if !is_waiting || outcome.wants_slot => StartBlocker::No,

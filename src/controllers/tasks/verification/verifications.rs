@@ -2,6 +2,7 @@
 //! wait for it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinError;
@@ -15,11 +16,17 @@ use crate::plan::task::verification::{VerificationState, VerifyResult};
 /// Pause after a request whose worker broke.
 const BROKEN: SignedDuration = SignedDuration::from_secs(5);
 
+/// Tasks of one namespace that wait for a registry and hold no Job slot; their Jobs and config Secrets stay until it answers, so the others
+/// keep theirs.
+pub(in crate::controllers::tasks) const WITHOUT_SLOT: usize = 64;
+
 /// What is asked and was answered, by task.
 #[derive(Debug, Default)]
 pub struct Verifications {
     running: JoinMap<TaskUid, (Box<PendingVerification>, VerifyResult)>,
     of: HashMap<TaskUid, VerificationEntry>,
+    /// How many tasks of each namespace hold no slot.
+    without_slot: HashMap<Arc<str>, usize>,
 }
 
 #[derive(Debug)]
@@ -28,6 +35,8 @@ struct VerificationEntry {
     since: Timestamp,
     next: Timestamp,
     progress: VerificationProgress,
+    /// The namespace of the task, where it holds no slot.
+    without_slot: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +69,7 @@ impl Verifications {
             since: now,
             next: now,
             progress: VerificationProgress::Waiting,
+            without_slot: None,
         });
         if matches!(entry.progress, VerificationProgress::Asking) {
             return;
@@ -115,14 +125,35 @@ impl Verifications {
         Some(reply)
     }
 
-    /// Whether the task's Job has ended and only the verification is missing, so that it needs no Job slot.
-    pub fn is_required(&self, uid: &TaskUid) -> bool {
-        self.of.get(uid).is_some_and(|entry| entry.is_required)
+    /// Whether the task's Job has ended and only the verification is missing, so that it needs no Job slot, and not too many of its namespace
+    /// have none.
+    pub fn frees_slot(&mut self, uid: &TaskUid, namespace: &Arc<str>) -> bool {
+        let Some(entry) = self.of.get_mut(uid).filter(|entry| entry.is_required) else {
+            return false;
+        };
+        if entry.without_slot.is_some() {
+            return true;
+        }
+        let count = self.without_slot.entry(Arc::clone(namespace)).or_default();
+        if *count >= WITHOUT_SLOT {
+            return false;
+        }
+        *count += 1;
+        entry.without_slot = Some(Arc::clone(namespace));
+        true
     }
 
     /// A task that is gone, or finished, has no entry.
     pub fn forget(&mut self, uid: &TaskUid) {
-        self.of.remove(uid);
+        let entry = self.of.remove(uid);
+        if let Some(namespace) = entry.and_then(|entry| entry.without_slot)
+            && let Some(count) = self.without_slot.get_mut(&namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.without_slot.remove(&namespace);
+            }
+        }
         self.running.abort(uid);
     }
 }
