@@ -99,7 +99,7 @@ impl OlmController {
                 });
             }
         }
-        for eviction in self.plan.evictions.clone() {
+        for eviction in self.evictions.in_turn(self.plan.evictions.clone()) {
             let key = WorkKey::ReplicaSet(eviction.replica_set.1.clone());
             let is_due = self.evictions.due(&eviction, now).is_some_and(|due| due <= now);
             if is_due && self.is_free(&key, now) {

@@ -83,7 +83,8 @@ fn is_older(pod: &ObservedPod, account: &ObservedAccount) -> bool {
 /// Bounds how many pods are evicted.
 #[derive(Debug, Default)]
 pub struct EvictionLimiter {
-    sent: VecDeque<Instant>,
+    /// The last ones, and the namespaces of their pods.
+    sent: VecDeque<(Instant, String)>,
     tried: HashMap<String, (u32, Instant)>,
     pods: BTreeMap<String, Instant>,
 }
@@ -101,8 +102,16 @@ impl EvictionLimiter {
         }
         let after = tried.map_or(now, |(_, after)| *after);
         let recent = self.sent.iter().rev().nth(EVICTIONS - 1);
-        let room = recent.map_or(now, |sent| *sent + WINDOW);
+        let room = recent.map_or(now, |(sent, _)| *sent + WINDOW);
         Some(after.max(room).max(now))
+    }
+
+    /// Puts the evictions of the namespaces first that had the fewest of the last ones, so that none has the evictions of all.
+    #[must_use]
+    pub fn in_turn(&self, mut evictions: Vec<WantedEviction>) -> Vec<WantedEviction> {
+        let had = |namespace: &str| self.sent.iter().filter(|(_, of)| of == namespace).count();
+        evictions.sort_by_cached_key(|eviction| had(&eviction.pod.namespace));
+        evictions
     }
 
     /// Notes an attempt; whether the pod is gone by it.
@@ -110,7 +119,7 @@ impl EvictionLimiter {
         while self.sent.len() >= EVICTIONS {
             self.sent.pop_front();
         }
-        self.sent.push_back(now);
+        self.sent.push_back((now, eviction.pod.namespace.clone()));
         self.make_room(now);
         let set = &eviction.replica_set.1;
         let entry = self.tried.entry(set.clone()).or_insert((0, now));
@@ -179,6 +188,34 @@ mod tests {
         );
         limiter.never(&more, now);
         assert_eq!(limiter.due(&more, now + 10 * WINDOW), None);
+    }
+
+    #[test]
+    fn a_namespace_with_pods_without_end_leaves_the_others_evictions() {
+        let in_namespace = |namespace: &str, pod: &str| WantedEviction {
+            pod: ObjectKey::new(namespace, pod),
+            ..eviction(pod, pod)
+        };
+        let (mut limiter, now) = (EvictionLimiter::default(), Instant::now());
+        for number in 0..EVICTIONS {
+            limiter.note(&in_namespace("aaa", &format!("p{number}")), true, now);
+        }
+        let wanted = [
+            ("aaa", "more"),
+            ("aaa", "and-more"),
+            ("team", "one"),
+            ("zzz", "other"),
+        ];
+        let wanted = wanted
+            .map(|(namespace, pod)| in_namespace(namespace, pod))
+            .to_vec();
+        let turns = |limiter: &EvictionLimiter| {
+            let turns = limiter.in_turn(wanted.clone()).into_iter();
+            turns.map(|eviction| eviction.pod.name).collect::<Vec<_>>()
+        };
+        assert_eq!(turns(&limiter), ["one", "other", "more", "and-more"]);
+        limiter.note(&in_namespace("team", "one"), true, now);
+        assert_eq!(turns(&limiter), ["other", "one", "more", "and-more"]);
     }
 
     #[test]
