@@ -63,7 +63,7 @@ pub struct RenderClusterSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterKubeConfig {
-    /// Secret in the hub's namespace with the kubeconfig.
+    /// Secret with the kubeconfig, in the namespace of `--cluster-namespace`.
     pub secret_ref: ClusterSecretReference,
 }
 

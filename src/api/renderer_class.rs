@@ -122,7 +122,8 @@ pub enum RendererMode {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RendererClassStatus {
-    /// `Ready`, and `Isolated`: whether the credential and the tenant's input are kept in containers of their own.
+    /// `Ready`; `Isolated`: whether the credential and the tenant's input are kept in containers of their own; `PullSecretsResolved` where
+    /// it names pull Secrets; `ImagePulled` while its image is not pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -65,18 +65,37 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let number: u64 = number
         .parse()
         .map_err(|_| "must be a whole number with a unit, such as 90s or 5m")?;
-    let seconds = |per: u64| {
-        number
-            .checked_mul(per)
-            .filter(|s| *s <= 30 * 86_400)
-            .map(Duration::from_secs)
-    };
-    match unit {
+    let seconds = |per: u64| number.checked_mul(per).map(Duration::from_secs);
+    let time = match unit {
         "ms" => Some(Duration::from_millis(number)),
         "s" => seconds(1),
         "m" => seconds(60),
         "h" => seconds(3600),
         _ => return Err("must end in ms, s, m or h".to_owned()),
+    };
+    time.filter(|time| *time <= Duration::from_secs(30 * 86_400))
+        .ok_or_else(|| "must be at most 720h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_and_is_thirty_days_at_most() {
+        for (text, expected) in [
+            ("500ms", Some(Duration::from_millis(500))),
+            ("90s", Some(Duration::from_secs(90))),
+            ("720h", Some(Duration::from_secs(30 * 86_400))),
+            ("2592000000ms", Some(Duration::from_secs(30 * 86_400))),
+            ("721h", None),
+            ("2592000001ms", None),
+            ("18446744073709551615h", None),
+            ("90", None),
+            ("5d", None),
+            ("", None),
+        ] {
+            assert_eq!(duration(text).ok(), expected, "{text}");
+        }
     }
-    .ok_or_else(|| "must be at most 720h".to_owned())
 }
