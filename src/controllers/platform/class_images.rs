@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::plan::pull_secrets::named::NamedPullSecret;
 use crate::plan::pull_secrets::pull_failure::ClassPullFailure;
 
-/// Pause between two failures of the image of one class that are shown: a cluster says what its pods wait for, as often as it likes, and
+/// Pause between two failures of the image of one class on one cluster that are shown: a cluster says what its pods wait for, as often as it likes, and
 /// each change is a write, and another catalog for all tasks. What is not shown is reported again by the next look at a pod.
 pub(super) const BETWEEN_FAILURES: Duration = Duration::from_secs(10);
 
@@ -20,8 +20,8 @@ pub(super) struct ClassImages {
     pub(super) named: BTreeMap<ClassName, Vec<NamedPullSecret>>,
     /// Where the image of a class is not pulled.
     pub(super) failures: BTreeMap<ClassName, ClassPullFailure>,
-    /// When the last failure of a class was shown.
-    pub(super) shown: BTreeMap<ClassName, Instant>,
+    /// When the last failure of a class was shown, by the class and the cluster of the failure.
+    pub(super) shown: BTreeMap<(ClassName, Option<String>), Instant>,
     /// Classes whose Secrets are to be read.
     pub(super) unread: BTreeSet<ClassName>,
 }
@@ -38,11 +38,12 @@ impl ClassImages {
             self.failures.remove(class);
             return true;
         };
-        let last = self.shown.get(class);
+        let shown = (class.clone(), failure.cluster.clone());
+        let last = self.shown.get(&shown);
         if last.is_some_and(|last| now.saturating_duration_since(*last) < BETWEEN_FAILURES) {
             return false;
         }
-        self.shown.insert(class.clone(), now);
+        self.shown.insert(shown, now);
         self.failures.insert(class.clone(), failure);
         true
     }
@@ -55,9 +56,9 @@ mod tests {
 
     #[test]
     fn a_cluster_that_says_now_this_and_now_that_changes_a_class_a_few_times_a_minute() {
-        let failing = |word| {
+        let failing_on = |cluster: &str, word| {
             Some(ClassPullFailure {
-                cluster: Some("east".to_owned()),
+                cluster: Some(cluster.to_owned()),
                 failure: PullFailure {
                     container: "render",
                     word,
@@ -65,6 +66,7 @@ mod tests {
                 },
             })
         };
+        let failing = |word| failing_on("east", word);
         let (begin, class, other) = (Instant::now(), Some("main".to_owned()), None);
         let (mut images, mut shown) = (ClassImages::default(), 0);
         // Ten times a second for a minute.

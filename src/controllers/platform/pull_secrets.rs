@@ -15,7 +15,7 @@ impl CatalogController {
     pub(super) fn forget_image(&mut self, class: &str) {
         let class = Some(class.to_owned());
         self.images.failures.remove(&class);
-        self.images.shown.remove(&class);
+        self.images.shown.retain(|(shown, _), _| *shown != class);
         self.images.named.remove(&class);
         self.images.unread.insert(class);
     }

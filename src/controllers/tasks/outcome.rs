@@ -125,8 +125,8 @@ pub struct ReconcileOutcome {
     pub wake: Option<Timestamp>,
     /// Whether the task waits for a slot.
     pub wants_slot: bool,
-    /// Whether its Job runs on another cluster, and should have ended.
-    pub is_overdue: bool,
+    /// When its Job, which runs on another cluster, is overdue.
+    pub overdue_at: Option<Timestamp>,
     /// The namespace whose tenant can start the task.
     pub waits_for: Option<String>,
     /// What became of the cluster it runs on, if that is not the hub's.

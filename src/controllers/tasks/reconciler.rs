@@ -23,7 +23,7 @@ use crate::plan::platform::tenancy::TenancyPolicy;
 use crate::plan::pull_secrets::pull_failure::{ObservedPull, PullReport};
 use crate::plan::remote::lost_cluster::{RemoteLeftovers, TaskTimeouts};
 use crate::plan::remote::site::RemoteTarget;
-use crate::plan::task::job::{JobPlacement, is_overdue};
+use crate::plan::task::job::{JobPlacement, overdue_at};
 use crate::plan::task::job_state::PodTermination;
 use crate::plan::task::model::Task;
 use crate::plan::task::refusal::Refusal;
@@ -113,8 +113,8 @@ pub async fn reconcile(
         pass.outcome.error = Some(error);
     }
     pass.outcome.create_blocked = pass.view.create_blocked;
-    let is_overdue = |task: &Arc<Task>| is_overdue(task, &offers.catalog, Timestamp::now());
-    pass.outcome.is_overdue = pass.target.is_some() && pass.view.task.as_ref().is_some_and(is_overdue);
+    let task = pass.view.task.as_ref().filter(|_| pass.target.is_some());
+    pass.outcome.overdue_at = task.and_then(|task| overdue_at(task, &pass.view.job, &offers.catalog));
     let (error, held) = (pass.outcome.error, pass.outcome.create_blocked);
     tracing::debug!(
         error = error.map(ReconcileError::kind),

@@ -21,6 +21,7 @@ use crate::api::names::{HubId, TaskKind, hex, job_name};
 use crate::api::termination::PERMANENT_FAILURE;
 use crate::api::{RendererClassSpec, RendererMode, labels};
 
+use super::job_state::{JobProgress, JobState};
 use super::pod;
 use super::pod::layout::{CA_KEY, CONFIG_KEY, PASSWORD_KEY, URL_KEY, USERNAME_KEY};
 use super::tenant::TenantCredential;
@@ -123,15 +124,18 @@ fn secret(metadata: ObjectMeta, task: &Task, resolved: &ResolvedTask) -> Secret 
     }
 }
 
-/// Whether the Job of a task should have ended some time ago, by the start that the hub recorded and the deadline of the class as it is
-/// now. The controllers of another cluster may never end one.
+/// When the Job of a task that is not known to have ended is overdue, by the start that the hub recorded and the deadline of the class as it
+/// is now. The controllers of another cluster may never end one.
 #[must_use]
-pub fn is_overdue(task: &Task, catalog: &Catalog, now: Timestamp) -> bool {
+pub fn overdue_at(task: &Task, job: &JobState, catalog: &Catalog) -> Option<Timestamp> {
+    if matches!(job, JobState::Read(job) if job.progress != JobProgress::Running) {
+        return None;
+    }
     let class = task.decoded.spec.as_ref().and_then(|spec| catalog.class_of(spec));
     let deadline = class.and_then(|class| class.spec.active_deadline_seconds);
     let longest = SignedDuration::from_secs(deadline.unwrap_or(DEFAULT_DEADLINE)) + OVERDUE;
-    let start = task.status.start_time.as_ref();
-    start.is_some_and(|start| now.duration_since(start.0) > longest)
+    let start = task.status.start_time.as_ref()?;
+    Some(start.0.checked_add(longest).unwrap_or(Timestamp::MAX))
 }
 
 fn job(place: &JobPlacement, metadata: ObjectMeta, name: &str, task: &Task, resolved: &ResolvedTask) -> Job {

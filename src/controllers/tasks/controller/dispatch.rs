@@ -153,11 +153,12 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use k8s_openapi::jiff::SignedDuration;
     use kube::api::ObjectMeta;
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
 
-    use super::super::super::outcome::{ReconcileError, ReconcileOutcome};
+    use super::super::super::outcome::{ReconcileError, ReconcileOutcome, RemoteUpdate};
     use super::super::super::reconciler::ReconcileContext;
     use super::super::super::task_record::LARGE;
     use super::super::tests::{controller, mark, scopes};
@@ -256,8 +257,9 @@ mod tests {
             .index
             .keep_job(mark(&uid, CompletionHint::No), Instant::now());
         for is_overdue in [false, true, true, false] {
+            let overdue = Timestamp::now() + SignedDuration::from_secs(if is_overdue { -1 } else { 900 });
             let outcome = ReconcileOutcome {
-                is_overdue,
+                overdue_at: Some(overdue),
                 error: Some(ReconcileError::Call(CallError::Timeout)),
                 ..ReconcileOutcome::default()
             };
@@ -269,6 +271,31 @@ mod tests {
         }
         controller.forget(&uid);
         assert_eq!(controller.slots.queue.running_on().count(), 0);
+    }
+
+    /// Holds: D1.
+    #[tokio::test]
+    async fn a_task_that_waits_for_nothing_is_looked_at_once_its_job_is_overdue() {
+        let mut controller = controller();
+        let uid = see_on(&mut controller, "east", "task");
+        controller
+            .index
+            .keep_job(mark(&uid, CompletionHint::No), Instant::now());
+        while let Some(taken) = controller.queue.keys.take(Instant::now()) {
+            controller.queue.keys.done(&taken);
+        }
+        let soon = Duration::from_secs(60);
+        let outcome = ReconcileOutcome {
+            overdue_at: Some(Timestamp::now() + soon),
+            remote: RemoteUpdate {
+                was_reached: true,
+                ..RemoteUpdate::default()
+            },
+            ..ReconcileOutcome::default()
+        };
+        controller.handle_outcome(&uid, &outcome);
+        let wake = controller.queue.keys.next_wake();
+        assert!(wake.is_some_and(|at| at <= Instant::now() + soon), "{wake:?}");
     }
 
     /// A task whose configuration is so long, for this cluster or for the hub's own.

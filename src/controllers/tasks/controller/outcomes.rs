@@ -157,7 +157,12 @@ impl TaskController {
             || outcome.remote.was_reached
             || outcome.error.is_some() && site.is_some_and(|site| self.sites.is_reached(site));
         if has_job && !record.phase.is_finished() && is_reached && !is_only_verified {
-            hold_slot(&mut self.slots.queue, record.queued(uid), outcome.is_overdue);
+            let overdue_at = outcome.overdue_at.map(instant);
+            hold_slot(&mut self.slots.queue, record.queued(uid), overdue_at);
+            // Whatever else the task waits for, its slot is looked at then.
+            if let Some(at) = overdue_at.filter(|at| *at > Instant::now()) {
+                self.queue.later(uid, at, EnqueueReason::Due);
+            }
         } else if outcome.wants_slot {
             self.slots.queue.wait(record.queued(uid));
         } else {
@@ -254,8 +259,8 @@ impl TaskController {
 }
 
 /// A task whose Job runs holds its slot. A cluster that ends no Jobs must not take the slots of all others, one by one.
-fn hold_slot(queue: &mut FairQueue, task: QueuedTask<'_>, is_overdue: bool) {
-    if !is_overdue {
+fn hold_slot(queue: &mut FairQueue, task: QueuedTask<'_>, overdue_at: Option<Instant>) {
+    if overdue_at.is_none_or(|at| at > Instant::now()) {
         queue.adopt(task);
     } else if queue.set_overdue(task) {
         tracing::warn!(

@@ -1,5 +1,4 @@
-//! Verifications: requests to registries that run outside of the reconciles, so that a slow registry delays only the tasks that
-//! wait for it.
+//! Verifications: requests to registries that run outside of the reconciles, so that no worker waits for a registry.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -83,8 +83,9 @@ fn is_older(pod: &ObservedPod, account: &ObservedAccount) -> bool {
 /// Bounds how many pods are evicted.
 #[derive(Debug, Default)]
 pub struct EvictionLimiter {
-    /// The last ones, and the namespaces of their pods.
-    sent: VecDeque<(Instant, String)>,
+    sent: VecDeque<Instant>,
+    /// When each namespace had its last one.
+    last: HashMap<String, Instant>,
     tried: HashMap<String, (u32, Instant)>,
     pods: BTreeMap<String, Instant>,
 }
@@ -102,15 +103,14 @@ impl EvictionLimiter {
         }
         let after = tried.map_or(now, |(_, after)| *after);
         let recent = self.sent.iter().rev().nth(EVICTIONS - 1);
-        let room = recent.map_or(now, |(sent, _)| *sent + WINDOW);
+        let room = recent.map_or(now, |sent| *sent + WINDOW);
         Some(after.max(room).max(now))
     }
 
-    /// Puts the evictions of the namespaces first that had the fewest of the last ones, so that none has the evictions of all.
+    /// Puts the evictions of the namespaces first whose last one is the longest ago, so that none has the evictions of all.
     #[must_use]
     pub fn in_turn(&self, mut evictions: Vec<WantedEviction>) -> Vec<WantedEviction> {
-        let had = |namespace: &str| self.sent.iter().filter(|(_, of)| of == namespace).count();
-        evictions.sort_by_cached_key(|eviction| had(&eviction.pod.namespace));
+        evictions.sort_by_key(|eviction| self.last.get(&eviction.pod.namespace).copied());
         evictions
     }
 
@@ -119,8 +119,9 @@ impl EvictionLimiter {
         while self.sent.len() >= EVICTIONS {
             self.sent.pop_front();
         }
-        self.sent.push_back((now, eviction.pod.namespace.clone()));
+        self.sent.push_back(now);
         self.make_room(now);
+        self.last.insert(eviction.pod.namespace.clone(), now);
         let set = &eviction.replica_set.1;
         let entry = self.tried.entry(set.clone()).or_insert((0, now));
         entry.0 += 1;
@@ -145,6 +146,9 @@ impl EvictionLimiter {
         }
         if self.pods.len() >= REMEMBERED {
             self.pods.clear();
+        }
+        if self.last.len() >= REMEMBERED {
+            self.last.clear();
         }
     }
 }
@@ -214,17 +218,20 @@ mod tests {
             turns.map(|eviction| eviction.pod.name).collect::<Vec<_>>()
         };
         assert_eq!(turns(&limiter), ["one", "other", "more", "and-more"]);
-        limiter.note(&in_namespace("team", "one"), true, now);
-        assert_eq!(turns(&limiter), ["other", "one", "more", "and-more"]);
+        limiter.note(&in_namespace("team", "one"), true, now + PAUSE.base);
+        assert_eq!(turns(&limiter), ["other", "more", "and-more", "one"]);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let (mut limiter, now) = (EvictionLimiter::default(), Instant::now());
         for number in 0..3 * REMEMBERED {
-            limiter.note(&eviction(&format!("p{number}"), &format!("r{number}")), true, now);
+            let mut next = eviction(&format!("p{number}"), &format!("r{number}"));
+            next.pod.namespace = format!("n{number}");
+            limiter.note(&next, true, now);
         }
         assert!(limiter.tried.len() <= REMEMBERED && limiter.pods.len() <= REMEMBERED);
+        assert!(limiter.last.len() <= REMEMBERED);
         assert!(limiter.sent.len() <= EVICTIONS);
     }
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{at, class, place, platform, registry, spec_with, task_of};
 use crate::api::conditions::Reason;
 use crate::plan::platform::catalog::{Catalog, CredentialState};
-use crate::plan::task::job::{TaskManifests, is_overdue, manifests, specimen};
+use crate::plan::task::job::{TaskManifests, manifests, overdue_at, specimen};
+use crate::plan::task::job_state::{JobProgress, JobState, ObservedJob};
 use crate::plan::task::model::Task;
 
 mod limits;
@@ -174,31 +175,40 @@ fn the_push_is_bound_to_the_prefix_that_the_registry_grants_the_namespace() {
 
 #[test]
 fn a_job_is_overdue_five_minutes_after_the_deadline_of_its_class() {
+    let started = |spec: Value, seconds: i64| {
+        let mut task = task_of(spec_with(spec));
+        task.status.start_time = Some(Time(at(seconds)));
+        task
+    };
     for (changes, longest) in [(json!({}), 900), (json!({"activeDeadlineSeconds": 60}), 360)] {
         let catalog = offering(changes, json!({}), basic());
-        let mut task = task_of(spec_with(json!({})));
-        assert!(!is_overdue(&task, &catalog, at(86_400)), "it has not started");
-        task.status.start_time = Some(Time(at(10)));
-        for (seconds, expected) in [(0, false), (10 + longest, false), (11 + longest, true)] {
-            assert_eq!(
-                is_overdue(&task, &catalog, at(seconds)),
-                expected,
-                "{longest} {seconds}"
-            );
+        let waits = task_of(spec_with(json!({})));
+        assert_eq!(
+            overdue_at(&waits, &JobState::Absent, &catalog),
+            None,
+            "it has not started"
+        );
+        let task = started(json!({}), 10);
+        let job = |progress| {
+            JobState::Read(ObservedJob {
+                uid: "job".to_owned(),
+                spec_hash: String::new(),
+                chart_url: None,
+                progress,
+                attempts: 0,
+                created: None,
+            })
+        };
+        let due = Some(at(10 + longest));
+        assert_eq!(overdue_at(&task, &JobState::Absent, &catalog), due);
+        assert_eq!(overdue_at(&task, &job(JobProgress::Running), &catalog), due);
+        for ended in [JobProgress::Complete(at(20)), JobProgress::Failed(at(20), false)] {
+            assert_eq!(overdue_at(&task, &job(ended), &catalog), None, "it has ended");
         }
     }
-    let gone = task_of(spec_with(json!({"rendererClassName": "gone"})));
-    let task = Task {
-        status: crate::api::RenderTaskStatus {
-            start_time: Some(Time(at(0))),
-            ..gone.status
-        },
-        ..gone
-    };
-    assert!(
-        is_overdue(&task, &platform(), at(901)),
-        "by the deadline of a class that does not say"
-    );
+    let gone = started(json!({"rendererClassName": "gone"}), 0);
+    let due = overdue_at(&gone, &JobState::Absent, &platform());
+    assert_eq!(due, Some(at(900)), "by the deadline of a class that does not say");
 }
 
 fn pod(job: &Job) -> &PodSpec {
